@@ -1,0 +1,327 @@
+//! One server process: initdb, start, kill -9, start again, stop.
+
+use std::fs;
+use std::io::Write;
+use std::net::TcpListener;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tempfile::TempDir;
+
+use crate::{Binaries, PgError, io};
+
+/// How long a start may take, crash recovery included.
+const READY_SECONDS: u64 = 60;
+/// How often we look.
+const POLL: Duration = Duration::from_millis(10);
+/// Another process may take the free port between our look and the server's bind.
+const PORT_ATTEMPTS: u32 = 5;
+
+/// Runs the server until its stdin says `keep` (we stop it, and want its files) or closes (we vanished, nobody does).
+const KEEPER: &str = r#""$@" </dev/null & pg=$!
+read -r word
+kill -QUIT $pg 2>/dev/null
+wait $pg
+[ "$word" = keep ] || rm -rf -- "$BEX_TESTPG_DIR""#;
+
+/// Whether commits survive a crash of the machine. `Off` is several times faster and right for most tests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fsync {
+    /// As in production: for benches and crash tests.
+    On,
+    /// fsync, full_page_writes and synchronous_commit off.
+    Off,
+}
+
+/// How the server runs.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// See [`Fsync`].
+    pub fsync: Fsync,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { fsync: Fsync::Off }
+    }
+}
+
+/// A private server; dropped, it is stopped and its files are gone.
+#[derive(Debug)]
+pub struct TestPg {
+    binaries: Binaries,
+    options: Options,
+    dir: TempDir,
+    port: u16,
+    /// the shell that stops the server when our end of its stdin closes
+    keeper: Option<Child>,
+}
+
+impl TestPg {
+    /// Makes a data directory and starts a server on it.
+    ///
+    /// # Errors
+    /// See [`PgError`].
+    pub fn start_new(options: Options) -> Result<Self, PgError> {
+        let binaries = Binaries::find()?;
+        let dir = tempfile::Builder::new()
+            .prefix("bex-pg-")
+            .tempdir()
+            .map_err(io("cannot make a directory"))?;
+        binaries.hand_over(dir.path())?;
+        let mut pg = Self {
+            binaries,
+            options,
+            dir,
+            port: 0,
+            keeper: None,
+        };
+        pg.initdb()?;
+        pg.pick_port_and_start()?;
+        Ok(pg)
+    }
+
+    /// The superuser's URL of a database, over loopback TCP.
+    pub fn url(&self, database: &str) -> String {
+        format!(
+            "postgres://postgres@127.0.0.1:{}/{database}?sslmode=disable",
+            self.port
+        )
+    }
+
+    /// The same over the unix socket.
+    pub fn socket_url(&self, database: &str) -> String {
+        let dir = self.dir.path().display().to_string().replace('/', "%2F");
+        format!(
+            "postgres://postgres@{dir}:{}/{database}?sslmode=disable",
+            self.port
+        )
+    }
+
+    /// The TCP port on 127.0.0.1.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The directory that holds the unix socket.
+    pub fn socket_dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Where PostgreSQL's programs are.
+    pub fn binaries(&self) -> &Binaries {
+        &self.binaries
+    }
+
+    /// Creates a database, as a copy of `template` where given, and returns its URL.
+    ///
+    /// # Errors
+    /// When the server refuses.
+    pub fn create_database(&self, name: &str, template: Option<&str>) -> Result<String, PgError> {
+        let template = template
+            .map(|t| format!(" TEMPLATE \"{t}\""))
+            .unwrap_or_default();
+        self.sql("postgres", &format!("CREATE DATABASE \"{name}\"{template}"))?;
+        Ok(self.url(name))
+    }
+
+    /// Runs SQL as the superuser and returns what psql printed.
+    ///
+    /// # Errors
+    /// When a statement fails.
+    pub fn sql(&self, database: &str, sql: &str) -> Result<String, PgError> {
+        crate::database::psql(&self.binaries, &self.url(database), sql)
+    }
+
+    /// The postmaster's process id, while it runs.
+    pub fn pid(&self) -> Option<i32> {
+        pid_file(&self.data()).map(|(pid, _)| pid)
+    }
+
+    /// SIGKILL to the postmaster, as a machine's crash would; returns once it is gone. [`TestPg::start`] recovers it.
+    pub fn kill9(&mut self) {
+        if let Some(pid) = self.pid() {
+            let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+        }
+        self.close_keeper();
+    }
+
+    /// Stops the server at once, without a checkpoint.
+    pub fn stop(&mut self) {
+        self.close_keeper();
+    }
+
+    /// Starts the server again on the same directory and port.
+    ///
+    /// # Errors
+    /// When it does not become ready, e.g. because it still runs.
+    pub fn start(&mut self) -> Result<(), PgError> {
+        let deadline = Instant::now() + Duration::from_secs(READY_SECONDS);
+        // orphaned backends of a killed postmaster hold the shared memory for a moment
+        loop {
+            match self.start_once(deadline) {
+                Err(PgError::NotReady { log, .. })
+                    if Instant::now() < deadline && log.contains("shared memory block") =>
+                {
+                    std::thread::sleep(POLL);
+                }
+                other => return other,
+            }
+        }
+    }
+
+    fn data(&self) -> PathBuf {
+        self.dir.path().join("data")
+    }
+
+    fn log(&self) -> PathBuf {
+        self.dir.path().join("postgres.log")
+    }
+
+    fn initdb(&self) -> Result<(), PgError> {
+        let output = self
+            .binaries
+            .command(self.binaries.program("initdb"))
+            .args([
+                "--no-sync",
+                "--no-locale",
+                "-E",
+                "UTF8",
+                "-A",
+                "trust",
+                "-U",
+                "postgres",
+                "-D",
+            ])
+            .arg(self.data())
+            .output()
+            .map_err(io("cannot run initdb"))?;
+        if output.status.success() {
+            return Ok(());
+        }
+        Err(PgError::Program {
+            program: "initdb",
+            output: String::from_utf8_lossy(&output.stderr).into_owned(),
+        })
+    }
+
+    fn pick_port_and_start(&mut self) -> Result<(), PgError> {
+        let mut attempt = 1;
+        loop {
+            let probe = TcpListener::bind("127.0.0.1:0").map_err(io("no free loopback port"))?;
+            self.port = probe
+                .local_addr()
+                .map_err(io("no free loopback port"))?
+                .port();
+            drop(probe);
+            match self.start() {
+                Err(PgError::NotReady { log, .. })
+                    if attempt < PORT_ATTEMPTS && log.contains("Address already in use") =>
+                {
+                    attempt += 1;
+                }
+                other => return other,
+            }
+        }
+    }
+
+    fn start_once(&mut self, deadline: Instant) -> Result<(), PgError> {
+        self.close_keeper();
+        let stale = self.pid();
+        // a fresh log per start, so that its end explains this start
+        let log = fs::File::create(self.log()).map_err(io("cannot write the server's log"))?;
+        self.binaries.hand_over(&self.log())?;
+        let errors = log
+            .try_clone()
+            .map_err(io("cannot write the server's log"))?;
+        let mut command = self.binaries.command("/bin/sh");
+        command
+            .arg("-c")
+            .arg(KEEPER)
+            .arg("bex-testpg")
+            .arg(self.binaries.program("postgres"))
+            .arg("-D")
+            .arg(self.data())
+            .args(["-p", &self.port.to_string()])
+            .args(["-k", &self.dir.path().display().to_string()])
+            .args([
+                "-c",
+                "listen_addresses=127.0.0.1",
+                "-c",
+                "max_connections=200",
+                "-c",
+                "timezone=UTC",
+            ])
+            .env("BEX_TESTPG_DIR", self.dir.path())
+            // a terminal's interrupt is for us; the keeper reacts to our end
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(log)
+            .stderr(errors);
+        if self.options.fsync == Fsync::Off {
+            command.args([
+                "-c",
+                "fsync=off",
+                "-c",
+                "full_page_writes=off",
+                "-c",
+                "synchronous_commit=off",
+            ]);
+        }
+        self.keeper = Some(command.spawn().map_err(io("cannot run /bin/sh"))?);
+        self.await_ready(stale, deadline)
+    }
+
+    fn await_ready(&mut self, stale: Option<i32>, deadline: Instant) -> Result<(), PgError> {
+        loop {
+            if let Some((pid, true)) = pid_file(&self.data())
+                && Some(pid) != stale
+            {
+                return Ok(());
+            }
+            let log = fs::read_to_string(self.log()).unwrap_or_default();
+            let failed = log.contains("FATAL:")
+                && (log.contains("already in use") || log.contains("in use"));
+            if failed || Instant::now() >= deadline {
+                self.close_keeper();
+                let tail: Vec<&str> = log.lines().rev().take(8).collect();
+                let log = tail.into_iter().rev().collect::<Vec<_>>().join("\n");
+                return Err(PgError::NotReady {
+                    seconds: READY_SECONDS,
+                    log,
+                });
+            }
+            std::thread::sleep(POLL);
+        }
+    }
+
+    fn close_keeper(&mut self) {
+        if let Some(mut keeper) = self.keeper.take() {
+            if let Some(mut stdin) = keeper.stdin.take() {
+                let _ = stdin.write_all(b"keep\n");
+            }
+            let _ = keeper.wait();
+        }
+    }
+}
+
+impl Drop for TestPg {
+    fn drop(&mut self) {
+        self.close_keeper();
+    }
+}
+
+/// The postmaster's pid and whether it says `ready`.
+fn pid_file(data: &Path) -> Option<(i32, bool)> {
+    let text = fs::read_to_string(data.join("postmaster.pid")).ok()?;
+    let mut lines = text.lines();
+    let pid = lines.next()?.trim().parse().ok()?;
+    Some((
+        pid,
+        lines.nth(6).is_some_and(|status| status.trim() == "ready"),
+    ))
+}
