@@ -1,0 +1,431 @@
+//! The driver's contract: its files, its records, and the proof that a peer is the driver it claims to be.
+
+use hmac::{Hmac, KeyInit, Mac};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use sha2::Sha256;
+
+use crate::ids::{Generation, PartIndex, SessionId, TurnNo};
+
+/// Header of a grant: a JWT made with the driver's key.
+pub const GRANT_HEADER: &str = "x-bex-driver-grant";
+/// Header of the driver's answer to a grant.
+pub const PROOF_HEADER: &str = "x-bex-driver-proof";
+/// The status file's name in the driver's directory.
+pub const STATUS_FILE: &str = "status.json";
+/// The single log of a driver of the old form.
+pub const LEGACY_LOG_FILE: &str = "session.jsonl";
+
+/// The name of a turn's log in the driver's directory.
+pub fn log_file(turn: TurnNo) -> String {
+    format!("session-{turn}.jsonl")
+}
+
+/// A driver's state in `status.json`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DriverState {
+    /// A turn is being spoken.
+    Running,
+    /// Waiting for a turn.
+    Idle,
+    /// Takes no more turns.
+    Failed,
+    /// The old form's word for the end of its one turn.
+    Succeeded,
+}
+
+/// `status.json`; the fields that this system reads. At most [`crate::limits::STATUS_BYTES`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Status {
+    /// See [`DriverState`].
+    pub state: DriverState,
+    /// Absent in the old form.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generation: Option<Generation>,
+    /// The turn being spoken, or the last one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn: Option<TurnNo>,
+    /// What went wrong, redacted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// What the agent did, bounded; `truncated` says that the old form's log skipped records.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evidence: Option<serde_json::Value>,
+    /// The agent's own session, for its continuity.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent_session_id: Option<String>,
+}
+
+impl Status {
+    /// Whether an old driver says that its log is not whole.
+    pub fn evidence_truncated(&self) -> bool {
+        self.evidence
+            .as_ref()
+            .and_then(|e| e.get("truncated"))
+            .and_then(serde_json::Value::as_bool)
+            .unwrap_or(false)
+    }
+}
+
+/// How a turn ended, in the driver's words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TurnState {
+    /// The agent came to its end.
+    Succeeded,
+    /// The agent or the driver failed.
+    Failed,
+    /// Somebody stopped it.
+    Stopped,
+}
+
+impl TurnState {
+    /// The word on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Succeeded => "succeeded",
+            Self::Failed => "failed",
+            Self::Stopped => "stopped",
+        }
+    }
+}
+
+/// Parts a full log did not keep.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dropped {
+    /// First dropped index.
+    pub first: PartIndex,
+    /// Last dropped index.
+    pub last: PartIndex,
+    /// How many.
+    pub count: u32,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// The last record of a turn's log: what was said, as computed inside the sandbox.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TurnEnd {
+    /// The turn.
+    pub turn: TurnNo,
+    /// Number of emitted parts, dropped ones too.
+    pub parts: u32,
+    /// Their bytes.
+    pub bytes: u64,
+    /// SHA-256 over every emitted part in order, each followed by a newline; lower-case hexadecimal.
+    pub sha256: String,
+    /// How it ended.
+    pub state: TurnState,
+    /// What the log did not keep.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dropped: Option<Dropped>,
+}
+
+/// One line of a turn's log, its part borrowed verbatim.
+#[derive(Debug)]
+pub enum LogRecord<'a> {
+    /// First line.
+    Log {
+        /// The generation that wrote it.
+        generation: Generation,
+        /// Identity of this file: a rewritten log has another.
+        log_id: String,
+        /// The turn.
+        turn: TurnNo,
+    },
+    /// One part.
+    UiMessage {
+        /// The driver's clock.
+        at: Option<Timestamp>,
+        /// The turn; 0 or absent in old logs.
+        turn: Option<TurnNo>,
+        /// Absent in very old logs; never invented by a reader.
+        part_index: Option<PartIndex>,
+        /// The part's bytes.
+        part: &'a str,
+    },
+    /// The log is full from here on.
+    Dropped {
+        /// The turn.
+        turn: TurnNo,
+        /// First part that is not here.
+        first: PartIndex,
+    },
+    /// Last line.
+    TurnEnd(TurnEnd),
+}
+
+/// A line's fields. A tagged enum would copy the whole record to find its tag, and cannot borrow the part.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Fields<'a> {
+    #[serde(borrow)]
+    r#type: std::borrow::Cow<'a, str>,
+    #[serde(default, with = "crate::time::optional")]
+    at: Option<Timestamp>,
+    turn: Option<TurnNo>,
+    part_index: Option<PartIndex>,
+    #[serde(borrow)]
+    part: Option<&'a RawValue>,
+    generation: Option<Generation>,
+    log_id: Option<String>,
+    first: Option<PartIndex>,
+}
+
+impl<'a> LogRecord<'a> {
+    /// Reads one line, with or without its newline. `None` for what is no record of this contract.
+    pub fn parse(line: &'a [u8]) -> Option<Self> {
+        let fields: Fields<'a> = serde_json::from_slice(line).ok()?;
+        match fields.r#type.as_ref() {
+            "log" => Some(Self::Log {
+                generation: fields.generation?,
+                log_id: fields.log_id?,
+                turn: fields.turn?,
+            }),
+            "ui-message" => Some(Self::UiMessage {
+                at: fields.at,
+                turn: fields.turn,
+                part_index: fields.part_index,
+                part: fields.part?.get(),
+            }),
+            "dropped" => Some(Self::Dropped {
+                turn: fields.turn?,
+                first: fields.first?,
+            }),
+            "turn-end" => serde_json::from_slice(line).ok().map(Self::TurnEnd),
+            _ => None,
+        }
+    }
+}
+
+/// Writes one part record: `{"at","type":"ui-message","turn","partIndex","part"}` and a newline.
+pub fn write_part_record(
+    out: &mut Vec<u8>,
+    at: Timestamp,
+    turn: TurnNo,
+    index: PartIndex,
+    part: &[u8],
+) {
+    out.extend_from_slice(br#"{"at":""#);
+    out.extend_from_slice(crate::time::format(at).as_bytes());
+    out.extend_from_slice(
+        format!(r#"","type":"ui-message","turn":{turn},"partIndex":{index},"part":"#).as_bytes(),
+    );
+    out.extend_from_slice(part);
+    out.extend_from_slice(b"}\n");
+}
+
+/// The first line of a turn's log, newline included.
+pub fn log_record(generation: Generation, log_id: &str, turn: TurnNo) -> String {
+    format!(
+        "{{\"type\":\"log\",\"generation\":{generation},\"logId\":\"{log_id}\",\"turn\":{turn}}}\n"
+    )
+}
+
+/// The record that closes a log for parts, newline included.
+pub fn dropped_record(turn: TurnNo, first: PartIndex) -> String {
+    format!("{{\"type\":\"dropped\",\"turn\":{turn},\"first\":{first}}}\n")
+}
+
+/// The last record, newline included.
+pub fn turn_end_record(at: Timestamp, end: &TurnEnd) -> String {
+    #[derive(Serialize)]
+    struct Record<'a> {
+        #[serde(with = "crate::time")]
+        at: Timestamp,
+        r#type: &'static str,
+        #[serde(flatten)]
+        end: &'a TurnEnd,
+    }
+    let mut line = serde_json::to_string(&Record {
+        at,
+        r#type: "turn-end",
+        end,
+    })
+    .expect("a turn end is plain data and always serialises");
+    line.push('\n');
+    line
+}
+
+/// The digest of a turn: every part followed by a newline.
+#[derive(Debug, Clone, Default)]
+pub struct TurnDigest(Sha256);
+
+impl TurnDigest {
+    /// Adds the next part.
+    pub fn add(&mut self, part: &[u8]) {
+        use sha2::Digest;
+        self.0.update(part);
+        self.0.update(b"\n");
+    }
+
+    /// Lower-case hexadecimal.
+    pub fn hex(&self) -> String {
+        use sha2::Digest;
+        hex::encode(self.0.clone().finalize())
+    }
+}
+
+/// `K = HKDF-SHA256(ring key, session ⏎ generation)`: the one secret a driver and its gateway share.
+#[derive(Clone)]
+pub struct DriverKey([u8; 32]);
+
+impl std::fmt::Debug for DriverKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("DriverKey([redacted])")
+    }
+}
+
+impl DriverKey {
+    /// Derives the key of one sandbox life from a ring key.
+    pub fn derive(ring_key: &[u8], session: &SessionId, generation: Generation) -> Self {
+        let mut key = [0u8; 32];
+        hkdf::Hkdf::<Sha256>::new(Some(b"bex-driver-key"), ring_key)
+            .expand(format!("{session}\n{generation}").as_bytes(), &mut key)
+            .expect("32 bytes is a valid HKDF-SHA256 length");
+        Self(key)
+    }
+
+    /// Reads the hexadecimal form that a driver is given at its creation.
+    pub fn from_hex(text: &str) -> Option<Self> {
+        let mut key = [0u8; 32];
+        hex::decode_to_slice(text.trim(), &mut key).ok()?;
+        Some(Self(key))
+    }
+
+    /// The hexadecimal form.
+    pub fn to_hex(&self) -> String {
+        hex::encode(self.0)
+    }
+
+    /// The raw key, for signing grants.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// What a driver answers to the grant `jti`: HMAC(K, "bex-proof" ⏎ jti ⏎ session ⏎ generation), hexadecimal.
+    pub fn proof(&self, jti: &str, session: &SessionId, generation: Generation) -> String {
+        hex::encode(self.mac(jti, session, generation).finalize().into_bytes())
+    }
+
+    /// Checks a proof in constant time.
+    pub fn verify_proof(
+        &self,
+        proof: &str,
+        jti: &str,
+        session: &SessionId,
+        generation: Generation,
+    ) -> bool {
+        hex::decode(proof).is_ok_and(|tag| {
+            self.mac(jti, session, generation)
+                .verify_slice(&tag)
+                .is_ok()
+        })
+    }
+
+    fn mac(&self, jti: &str, session: &SessionId, generation: Generation) -> Hmac<Sha256> {
+        let mut mac =
+            Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes keys of any length");
+        mac.update(format!("bex-proof\n{jti}\n{session}\n{generation}").as_bytes());
+        mac
+    }
+}
+
+/// Body of POST /turn at the driver.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct TurnRequest {
+    /// The turn to speak.
+    pub turn: TurnNo,
+    /// The recorded prompt.
+    pub prompt: String,
+    /// What earlier turns said, for an agent that remembers nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priming: Option<String>,
+}
+
+/// Body of POST /stop at the driver.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct StopRequest {
+    /// The turn to stop.
+    pub turn: TurnNo,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_read_back_and_keep_the_parts_bytes() {
+        let at: Timestamp = "2026-01-02T03:04:05.006Z".parse().expect("a time");
+        let part = r#"{"type":"text-delta","id":"1","delta":"a\u0000 \/ é"}"#;
+        let mut line = Vec::new();
+        write_part_record(&mut line, at, TurnNo(3), PartIndex(7), part.as_bytes());
+        match LogRecord::parse(&line).expect("a record") {
+            LogRecord::UiMessage {
+                at: Some(read),
+                turn: Some(TurnNo(3)),
+                part_index: Some(PartIndex(7)),
+                part: raw,
+            } => {
+                assert_eq!((read, raw), (at, part));
+            }
+            other => panic!("{other:?}"),
+        }
+        let end = TurnEnd {
+            turn: TurnNo(3),
+            parts: 8,
+            bytes: 9,
+            sha256: "ab".into(),
+            state: TurnState::Stopped,
+            dropped: None,
+        };
+        let line = turn_end_record(at, &end);
+        assert_eq!(
+            line,
+            "{\"at\":\"2026-01-02T03:04:05.006Z\",\"type\":\"turn-end\",\"turn\":3,\"parts\":8,\"bytes\":9,\"sha256\":\"ab\",\"state\":\"stopped\"}\n"
+        );
+        assert!(
+            matches!(LogRecord::parse(line.as_bytes()), Some(LogRecord::TurnEnd(read)) if read == end)
+        );
+        assert!(matches!(
+            LogRecord::parse(log_record(Generation(2), "x", TurnNo(3)).as_bytes()),
+            Some(LogRecord::Log {
+                generation: Generation(2),
+                ..
+            })
+        ));
+        assert!(matches!(
+            LogRecord::parse(dropped_record(TurnNo(3), PartIndex(9)).as_bytes()),
+            Some(LogRecord::Dropped {
+                first: PartIndex(9),
+                ..
+            })
+        ));
+    }
+
+    #[test]
+    fn a_proof_is_bound_to_jti_session_and_generation() {
+        let (a, b) = (SessionId::random(), SessionId::random());
+        let key = DriverKey::derive(b"ring", &a, Generation(1));
+        let proof = key.proof("j", &a, Generation(1));
+        assert!(key.verify_proof(&proof, "j", &a, Generation(1)));
+        assert!(!key.verify_proof(&proof, "k", &a, Generation(1)));
+        assert!(!key.verify_proof(&proof, "j", &b, Generation(1)));
+        assert!(!key.verify_proof(&proof, "j", &a, Generation(2)));
+        assert!(!DriverKey::derive(b"ring", &a, Generation(2)).verify_proof(
+            &proof,
+            "j",
+            &a,
+            Generation(1)
+        ));
+        assert_eq!(
+            DriverKey::from_hex(&key.to_hex()).map(|k| k.to_hex()),
+            Some(key.to_hex())
+        );
+    }
+}

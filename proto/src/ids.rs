@@ -1,0 +1,290 @@
+//! Identifiers. Ids of rows are `<kind>-<20 lower-case base32 characters>`; a part is named by `(turn, index)`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// Why a text is not an id.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("not a valid {kind}")]
+pub struct InvalidId {
+    /// What was expected, e.g. `session id`.
+    pub kind: &'static str,
+}
+
+const BASE32: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+const RANDOM_CHARS: usize = 20;
+
+/// A fresh id: `<prefix>-` and 20 base32 characters (100 random bits).
+pub fn random_id(prefix: &str) -> String {
+    let mut bytes = [0u8; RANDOM_CHARS];
+    getrandom::fill(&mut bytes).expect("the operating system always has randomness after boot");
+    let mut id = String::with_capacity(prefix.len() + 1 + RANDOM_CHARS);
+    id.push_str(prefix);
+    id.push('-');
+    id.extend(
+        bytes
+            .iter()
+            .map(|b| char::from(BASE32[usize::from(b & 31)])),
+    );
+    id
+}
+
+fn has_shape(text: &str, prefix: &str) -> bool {
+    text.strip_prefix(prefix)
+        .and_then(|rest| rest.strip_prefix('-'))
+        .is_some_and(|random| {
+            random.len() == RANDOM_CHARS && random.bytes().all(|b| BASE32.contains(&b))
+        })
+}
+
+macro_rules! text_id {
+    ($(#[$doc:meta])* $name:ident, $kind:literal, $valid:expr) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub struct $name(String);
+
+        impl $name {
+            /// The id as it goes over the wire.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = InvalidId;
+            fn from_str(text: &str) -> Result<Self, InvalidId> {
+                let valid: fn(&str) -> bool = $valid;
+                if valid(text) { Ok(Self(text.to_owned())) } else { Err(InvalidId { kind: $kind }) }
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+                s.serialize_str(&self.0)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+                String::deserialize(d)?.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    };
+}
+
+text_id! {
+    /// An agent session, `ags-…`. One agent working for one workspace.
+    SessionId, "session id", |text| has_shape(text, "ags")
+}
+
+text_id! {
+    /// A workspace, which is the organisation everywhere: 1 to 63 characters of `a-z`, `0-9` and `-`, as a
+    /// Kubernetes namespace is derived from it.
+    WorkspaceId, "workspace id", |text| {
+        (1..=63).contains(&text.len())
+            && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+            && !text.starts_with('-')
+            && !text.ends_with('-')
+    }
+}
+
+impl SessionId {
+    /// A fresh session id.
+    pub fn random() -> Self {
+        Self(random_id("ags"))
+    }
+}
+
+macro_rules! number_id {
+    ($(#[$doc:meta])* $name:ident($inner:ty)) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(pub $inner);
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    };
+}
+
+number_id! {
+    /// A turn of a session, numbered from 1.
+    TurnNo(u32)
+}
+number_id! {
+    /// A part's position within its turn, numbered from 0 by the driver.
+    PartIndex(u32)
+}
+number_id! {
+    /// One sandbox life of a session, numbered from 1. A turn is spoken by exactly one generation.
+    Generation(u32)
+}
+number_id! {
+    /// The store's per-session ingestion cursor: 0, 1, 2, … in commit order. −1 stands before the first part.
+    Seq(i64)
+}
+
+impl TurnNo {
+    /// The first turn of every session.
+    pub const FIRST: TurnNo = TurnNo(1);
+
+    /// The turn after this one.
+    pub fn next(self) -> TurnNo {
+        TurnNo(self.0 + 1)
+    }
+}
+
+impl PartIndex {
+    /// The index after this one.
+    pub fn next(self) -> PartIndex {
+        PartIndex(self.0 + 1)
+    }
+}
+
+/// The identity of a part for ever, in the driver's stream, its log, the store and a browser's cursor: `3.120`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PartId {
+    /// The turn, from 1.
+    pub turn: TurnNo,
+    /// The position within the turn, from 0.
+    pub index: PartIndex,
+}
+
+impl PartId {
+    /// A part id from plain numbers.
+    pub fn new(turn: u32, index: u32) -> Self {
+        Self {
+            turn: TurnNo(turn),
+            index: PartIndex(index),
+        }
+    }
+
+    /// The id of the next part of the same turn.
+    pub fn next(self) -> Self {
+        Self {
+            turn: self.turn,
+            index: self.index.next(),
+        }
+    }
+
+    /// The first part of a turn.
+    pub fn first_of(turn: TurnNo) -> Self {
+        Self {
+            turn,
+            index: PartIndex(0),
+        }
+    }
+}
+
+impl fmt::Display for PartId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.turn, self.index)
+    }
+}
+
+/// The largest turn or index: what a signed 32-bit column holds, so that no id of the wire can overflow the store.
+const MAX_NUMBER: u32 = i32::MAX as u32;
+
+fn number(text: &str) -> Option<u32> {
+    let plain = !text.is_empty() && text.len() <= 10 && text.bytes().all(|b| b.is_ascii_digit());
+    let canonical = plain && (text == "0" || !text.starts_with('0'));
+    canonical
+        .then(|| text.parse().ok())
+        .flatten()
+        .filter(|n| *n <= MAX_NUMBER)
+}
+
+impl FromStr for PartId {
+    type Err = InvalidId;
+
+    /// Only the canonical form: digits, a dot, digits; no sign, no leading zero; the turn is at least 1.
+    fn from_str(text: &str) -> Result<Self, InvalidId> {
+        let invalid = InvalidId { kind: "part id" };
+        let (turn, index) = text.split_once('.').ok_or(invalid.clone())?;
+        match (number(turn), number(index)) {
+            (Some(turn), Some(index)) if turn >= 1 => Ok(Self::new(turn, index)),
+            _ => Err(invalid),
+        }
+    }
+}
+
+impl Serialize for PartId {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        s.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for PartId {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        String::deserialize(d)?
+            .parse()
+            .map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn random_session_ids_parse_and_differ() {
+        let (a, b) = (SessionId::random(), SessionId::random());
+        assert_ne!(a, b);
+        assert_eq!(a.as_str().parse::<SessionId>(), Ok(a.clone()));
+        assert_eq!(a.as_str().len(), "ags-".len() + 20);
+    }
+
+    #[test]
+    fn foreign_shapes_are_refused() {
+        for bad in [
+            "",
+            "ags-",
+            "ags-ABCDEFGHIJKLMNOPQRST",
+            "rms-aaaaaaaaaaaaaaaaaaaa",
+            "ags-aaaaaaaaaaaaaaaaaaa1",
+            "ags-aaaaaaaaaaaaaaaaaaaaa",
+        ] {
+            assert!(bad.parse::<SessionId>().is_err(), "{bad}");
+        }
+        for bad in ["", "-a", "a-", "A", "a/b", "a b"] {
+            assert!(bad.parse::<WorkspaceId>().is_err(), "{bad}");
+        }
+        assert!("acme-1".parse::<WorkspaceId>().is_ok());
+    }
+
+    #[test]
+    fn part_ids_have_one_spelling_and_order_by_turn_then_index() {
+        assert_eq!("3.120".parse(), Ok(PartId::new(3, 120)));
+        assert_eq!(PartId::new(3, 120).to_string(), "3.120");
+        for bad in [
+            "",
+            "3",
+            "3.",
+            ".3",
+            "0.1",
+            "03.1",
+            "3.01",
+            "+3.1",
+            "3.-1",
+            "3.1 ",
+            "3.1.2",
+            "99999999999.1",
+            "4294967295.0",
+            "3.9223372036854775808",
+        ] {
+            assert!(bad.parse::<PartId>().is_err(), "{bad}");
+        }
+        assert!(PartId::new(2, 900) < PartId::new(3, 0));
+    }
+}

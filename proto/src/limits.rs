@@ -1,0 +1,185 @@
+//! Every number of the contract, once, with its reason.
+
+use std::time::Duration;
+
+const KIB: usize = 1024;
+const MIB: usize = 1024 * KIB;
+
+// --- parts, turns, sessions
+
+/// The largest part. A browser's page copies the whole message per chunk, and a row this size still pages well.
+pub const PART_BYTES: usize = MIB;
+/// What one part costs of its session's quota beside its bytes: the row's own overhead.
+pub const PART_CHARGE: usize = 64;
+/// Transcript bytes of one session, charges included. Bounds a replay.
+pub const SESSION_BYTES: u64 = 64 * MIB as u64;
+/// Parts of one session.
+pub const SESSION_PARTS: u32 = 200_000;
+/// One prompt.
+pub const PROMPT_BYTES: usize = 100_000;
+/// All prompts of one session.
+pub const SESSION_PROMPT_BYTES: usize = 8 * MIB;
+
+// --- driver
+
+/// The driver's log of one turn. One harvest reads it whole.
+pub const TURN_LOG_BYTES: u64 = 16 * MIB as u64;
+/// Kept free in the log for the `dropped` and `turn-end` records.
+pub const TURN_LOG_RESERVE: u64 = 4 * KIB as u64;
+/// status.json.
+pub const STATUS_BYTES: usize = 256 * KIB;
+/// What a driver keeps of its current turn in memory; older parts are read from its log.
+pub const DRIVER_TAIL_BYTES: usize = 4 * MIB;
+/// See [`DRIVER_TAIL_BYTES`].
+pub const DRIVER_TAIL_PARTS: usize = 4096;
+/// POST /turn at the driver: prompt and priming.
+pub const DRIVER_TURN_BODY: usize = 2 * MIB;
+/// The port a driver listens on inside a sandbox.
+pub const DRIVER_PORT: u16 = 8787;
+/// Life of one driver grant.
+pub const GRANT_TTL: Duration = Duration::from_secs(15);
+/// How far driver and gateway clocks may differ.
+pub const GRANT_SKEW: Duration = Duration::from_secs(5);
+/// SIGTERM to SIGKILL of a sandbox; the driver serves its log for that long.
+pub const SANDBOX_GRACE: Duration = Duration::from_secs(60);
+/// SSE field lines beside `data:` that one event may have; more is not an event stream.
+pub const SSE_FIELD_BYTES: usize = 4 * KIB;
+/// One SSE event of a driver: a part, its id and framing. A longer event is skipped and reported, never buffered.
+pub const SSE_EVENT_BYTES: usize = PART_BYTES + SSE_FIELD_BYTES;
+
+// --- exec
+
+/// Log bytes of one harvest window.
+pub const HARVEST_BYTES: u64 = 16 * MIB as u64;
+/// A whole observe or read-transcript answer.
+pub const HARVEST_ANSWER_BYTES: u64 = 17 * MIB as u64;
+/// Output of a user's command; then `output_limit`.
+pub const RUN_OUTPUT_BYTES: u64 = 2 * MIB as u64;
+/// One exec frame's payload. Writers split; a longer one is refused by readers.
+pub const EXEC_FRAME_BYTES: usize = 64 * KIB;
+/// Request body of the exec listener (a user's stdin, a prompt's priming).
+pub const EXEC_REQUEST_BYTES: usize = 2 * MIB;
+/// Time for observe and read-transcript.
+pub const EXEC_READ_TIMEOUT: Duration = Duration::from_secs(30);
+/// Time for a user's command.
+pub const EXEC_RUN_TIMEOUT: Duration = Duration::from_secs(600);
+/// Time for turn and stop at the driver.
+pub const DRIVER_CALL_TIMEOUT: Duration = Duration::from_secs(10);
+
+// --- tee
+
+/// Parts of one batch.
+pub const TEE_BATCH_PARTS: usize = 32;
+/// Bytes of one batch. A part that would exceed it begins the next batch.
+pub const TEE_BATCH_BYTES: usize = MIB;
+/// The longest a lone part waits for company.
+pub const TEE_BATCH_AGE: Duration = Duration::from_millis(100);
+/// Batches waiting for the store.
+pub const TEE_QUEUE_SLOTS: usize = 32;
+/// Bytes waiting for the store, the batch being appended included.
+pub const TEE_OUTSTANDING_BYTES: usize = 2 * MIB;
+/// One append, independent of any request.
+pub const TEE_APPEND_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long the tee may be unable to keep up before it stops for its turn.
+pub const TEE_STALL: Duration = Duration::from_secs(5);
+
+// --- attach
+
+/// The tail viewers share.
+pub const TAIL_BYTES: usize = 4 * MIB;
+/// See [`TAIL_BYTES`].
+pub const TAIL_PARTS: usize = 4096;
+/// Quiet time after which a comment is sent: below the 30 s idle cut of common proxies.
+pub const HEARTBEAT: Duration = Duration::from_secs(15);
+/// A write that makes no progress for this long ends its viewer.
+pub const WRITE_STALL: Duration = Duration::from_secs(30);
+/// The longest one stream lives.
+pub const STREAM_CEILING: Duration = Duration::from_secs(4 * 3600);
+/// After the driver's end: time in all for tee flush and settle before the viewer is told `open`.
+pub const END_WAIT: Duration = Duration::from_secs(5);
+/// How long a viewer waits for a part that is in neither tail nor store.
+pub const HOLE_WAIT: Duration = Duration::from_secs(30);
+/// How long a lost source is re-dialled before viewers are told.
+pub const SOURCE_RETRY: Duration = Duration::from_secs(30);
+/// How long a stream waits for a sandbox that is being made.
+pub const SANDBOX_WAIT: Duration = Duration::from_secs(15 * 60);
+/// All replay pages of one process.
+pub const REPLAY_BUDGET_BYTES: usize = 64 * MIB;
+/// One replay page, and the unit of the replay budget.
+pub const REPLAY_PAGE_BYTES: usize = 256 * KIB;
+/// Parts of one replay page.
+pub const REPLAY_PAGE_PARTS: usize = 1000;
+/// Streams of one process.
+pub const STREAMS_PER_PROCESS: usize = 10_000;
+/// Streams of one subject in one process.
+pub const STREAMS_PER_SUBJECT: usize = 50;
+/// Body of POST …/stream.
+pub const STREAM_POST_BODY: usize = 256 * KIB;
+/// How often a running stream's authorisation is checked again.
+pub const REAUTHORIZE: Duration = Duration::from_secs(60);
+/// Time for an SQL statement on the admission path.
+pub const ADMISSION_TIMEOUT: Duration = Duration::from_secs(2);
+
+// --- tickets
+
+/// Life of an attach ticket: a page load and one redirect.
+pub const ATTACH_TICKET_TTL: Duration = Duration::from_secs(90);
+/// Life of an exec ticket.
+pub const EXEC_TICKET_TTL: Duration = Duration::from_secs(60);
+/// Clock skew allowed on iat and exp.
+pub const TICKET_SKEW: Duration = Duration::from_secs(30);
+/// A ticket in a header.
+pub const TICKET_BYTES: usize = 4 * KIB;
+
+// --- api
+
+/// Request bodies.
+pub const API_BODY: usize = MIB;
+/// Items of one list page.
+pub const LIST_LIMIT: u32 = 200;
+/// Items of a list page when nothing is asked for.
+pub const LIST_DEFAULT: u32 = 50;
+/// Parts of one feed page.
+pub const FEED_LIMIT: u32 = 1000;
+/// Parts of a feed page when nothing is asked for.
+pub const FEED_DEFAULT: u32 = 200;
+/// Bytes of one feed page; one part at least.
+pub const FEED_PAGE_BYTES: usize = 4 * MIB;
+/// Live sessions of one workspace.
+pub const LIVE_SESSIONS: u32 = 100;
+/// How long the turns verb waits for a settle before it answers `turn_in_flight`.
+pub const TURN_VERB_WAIT: Duration = Duration::from_secs(10);
+/// Header `Idempotency-Key`.
+pub const IDEMPOTENCY_KEY_BYTES: usize = 255;
+/// How long an idempotency key is remembered.
+pub const IDEMPOTENCY_TTL: Duration = Duration::from_secs(24 * 3600);
+
+// --- completer and dispatcher
+
+/// The Completer's tick.
+pub const COMPLETER_TICK: Duration = Duration::from_secs(15);
+/// The tick of a session that has been silent for [`COMPLETER_SILENT_AFTER`].
+pub const COMPLETER_SLOW_TICK: Duration = Duration::from_secs(60);
+/// See [`COMPLETER_SLOW_TICK`].
+pub const COMPLETER_SILENT_AFTER: Duration = Duration::from_secs(5 * 60);
+/// Sessions one Completer works on at once: each may hold one harvest window.
+pub const COMPLETER_PARALLEL: usize = 8;
+/// A completer's or dispatcher's lease on one session.
+pub const LEASE: Duration = Duration::from_secs(60);
+/// How long a status may be unreadable before the sandbox counts as lost.
+pub const STATUS_UNREADABLE: Duration = Duration::from_secs(120);
+/// A turn without a new part for this long is ended by the server.
+pub const TURN_DEADLINE: Duration = Duration::from_secs(30 * 60);
+/// An idle sandbox lives this long after its last settle or read ticket.
+pub const IDLE_GRACE: Duration = Duration::from_secs(30 * 60);
+/// Cancel harvests first, this long at most.
+pub const CANCEL_HARVEST: Duration = Duration::from_secs(60);
+/// Parts of one harvest append.
+pub const HARVEST_BATCH_PARTS: usize = 1000;
+/// Bytes of one harvest append, so that a tee never waits long for the head.
+pub const HARVEST_BATCH_BYTES: usize = MIB;
+/// Making one sandbox.
+pub const PROVISION_TIMEOUT: Duration = Duration::from_secs(15 * 60);
+/// First and last delay between teardown attempts.
+pub const TEARDOWN_BACKOFF: (Duration, Duration) =
+    (Duration::from_secs(60), Duration::from_secs(3600));

@@ -1,0 +1,566 @@
+//! Tickets and grants: JWT HS256 with a required key id. One algorithm, so there is nothing to confuse.
+//!
+//! Three audiences, three separate rings: attach (browsers), exec (api to gateway), driver (gateway to driver).
+
+use std::collections::BTreeMap;
+
+use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::driver::DriverKey;
+use crate::exec::OperationName;
+use crate::ids::{Generation, SessionId, TurnNo, WorkspaceId};
+use crate::limits;
+
+/// Issuer of every ticket.
+pub const ISSUER: &str = "bex-api";
+/// Header of an attach ticket.
+pub const ATTACH_HEADER: &str = "x-bex-agent-ticket";
+const ATTACH_AUDIENCE: &str = "bex-attach";
+const EXEC_AUDIENCE: &str = "bex-exec";
+const DRIVER_AUDIENCE: &str = "bex-driver";
+
+/// Keys by id: the first signs, all verify.
+#[derive(Clone)]
+pub struct KeyRing {
+    signer: String,
+    keys: BTreeMap<String, Vec<u8>>,
+}
+
+impl std::fmt::Debug for KeyRing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("KeyRing")
+            .field("kids", &self.keys.keys().collect::<Vec<_>>())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why a text is not a key ring.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum KeyRingFault {
+    /// Nothing in it.
+    #[error("a key ring needs at least one kid:hex entry")]
+    Empty,
+    /// An entry without a colon, an odd kid, bad hexadecimal, or a key under 32 bytes.
+    #[error("key ring entry {0} is not kid:hex with a key of at least 32 bytes")]
+    Entry(usize),
+    /// The same kid twice.
+    #[error("key ring entry {0} repeats a kid")]
+    Repeated(usize),
+}
+
+impl KeyRing {
+    /// Reads `kid:hex,kid:hex,…`; the first entry signs. The text is never echoed in an error.
+    pub fn parse(text: &str) -> Result<Self, KeyRingFault> {
+        let mut ring = Self {
+            signer: String::new(),
+            keys: BTreeMap::new(),
+        };
+        for (i, entry) in text
+            .split(',')
+            .map(str::trim)
+            .filter(|e| !e.is_empty())
+            .enumerate()
+        {
+            let (kid, key) = entry.split_once(':').ok_or(KeyRingFault::Entry(i))?;
+            let key = hex::decode(key).map_err(|_| KeyRingFault::Entry(i))?;
+            let kid_ok = (1..=64).contains(&kid.len())
+                && kid
+                    .bytes()
+                    .all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
+            if !kid_ok || key.len() < 32 {
+                return Err(KeyRingFault::Entry(i));
+            }
+            if ring.signer.is_empty() {
+                ring.signer = kid.to_owned();
+            }
+            if ring.keys.insert(kid.to_owned(), key).is_some() {
+                return Err(KeyRingFault::Repeated(i));
+            }
+        }
+        if ring.keys.is_empty() {
+            Err(KeyRingFault::Empty)
+        } else {
+            Ok(ring)
+        }
+    }
+
+    /// The key that signs, with its id.
+    pub fn signing_key(&self) -> (&str, &[u8]) {
+        (&self.signer, &self.keys[&self.signer])
+    }
+
+    /// The key of an id, if it is still in the ring.
+    pub fn key(&self, kid: &str) -> Option<&[u8]> {
+        self.keys.get(kid).map(Vec::as_slice)
+    }
+
+    /// The ids in the ring.
+    pub fn kids(&self) -> impl Iterator<Item = &str> {
+        self.keys.keys().map(String::as_str)
+    }
+}
+
+/// What a viewer's ticket allows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AttachAction {
+    /// GET.
+    Read,
+    /// POST.
+    Turn,
+}
+
+impl AttachAction {
+    /// The word on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Turn => "turn",
+        }
+    }
+}
+
+/// Claims of an attach ticket.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AttachClaims {
+    /// Who reads.
+    pub sub: String,
+    /// The session.
+    pub ses: SessionId,
+    /// Its workspace.
+    pub ws: WorkspaceId,
+    /// What for.
+    pub act: AttachAction,
+    /// The turn, for `turn`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trn: Option<TurnNo>,
+    /// Never dial: only what is stored.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub rpo: bool,
+    /// Generation of the target; `gen`, `pod`, `podUid`, `ns` all or none.
+    #[serde(default, rename = "gen", skip_serializing_if = "Option::is_none")]
+    pub generation: Option<Generation>,
+    /// Target pod.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod: Option<String>,
+    /// Target pod's UID.
+    #[serde(default, rename = "podUid", skip_serializing_if = "Option::is_none")]
+    pub pod_uid: Option<String>,
+    /// Target namespace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ns: Option<String>,
+    /// Issued at, Unix seconds.
+    pub iat: i64,
+    /// Expires at, Unix seconds.
+    pub exp: i64,
+    /// Single use.
+    pub jti: String,
+}
+
+/// Claims of an exec ticket.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExecClaims {
+    /// `system:agent-session-completer` or a user.
+    pub sub: String,
+    /// The workspace.
+    pub ws: WorkspaceId,
+    /// The session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ses: Option<SessionId>,
+    /// Generation of the target.
+    #[serde(rename = "gen")]
+    pub generation: Generation,
+    /// Target pod.
+    pub pod: String,
+    /// Its UID.
+    #[serde(rename = "podUid")]
+    pub pod_uid: String,
+    /// Its namespace.
+    pub ns: String,
+    /// Its container.
+    pub container: String,
+    /// The one operation allowed.
+    pub op: OperationName,
+    /// SHA-256 of the request body, lower-case hexadecimal.
+    pub body: String,
+    /// Issued at.
+    pub iat: i64,
+    /// Expires at.
+    pub exp: i64,
+    /// Single use; also the end mark's nonce.
+    pub jti: String,
+}
+
+/// What a driver is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[expect(missing_docs, reason = "each is the driver's route of that name")]
+pub enum DriverOp {
+    Hello,
+    Stream,
+    Turn,
+    Stop,
+}
+
+/// Claims of a driver grant.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DriverGrant {
+    /// What for.
+    pub op: DriverOp,
+    /// The turn, except for hello.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trn: Option<TurnNo>,
+    /// [`turn_digest`] of prompt and priming, for turn; lower-case hexadecimal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub body: Option<String>,
+    /// Issued at; a restarted driver refuses grants older than its start.
+    pub iat: i64,
+    /// Expires at.
+    pub exp: i64,
+    /// Answered in the proof; single use.
+    pub jti: String,
+}
+
+/// Digest of a turn request for [`DriverGrant::body`]: the prompt's length in bytes, ⏎, prompt, priming (empty when absent).
+/// The length keeps the border between the two from moving.
+pub fn turn_digest(prompt: &str, priming: Option<&str>) -> String {
+    crate::transcript::sha256_hex(
+        format!("{}\n{prompt}{}", prompt.len(), priming.unwrap_or("")).as_bytes(),
+    )
+}
+
+/// Why a ticket is not accepted. Nothing of the ticket is echoed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum TicketFault {
+    /// Not a JWT, another algorithm, missing claims, wrong issuer or audience, issued in the future.
+    #[error("the ticket is malformed")]
+    Malformed,
+    /// No key of the ring verifies it.
+    #[error("the ticket's key is not known here")]
+    UnknownKey,
+    /// The signature is wrong.
+    #[error("the ticket's signature is wrong")]
+    Signature,
+    /// Too old.
+    #[error("the ticket has expired")]
+    Expired,
+}
+
+/// 128 random bits, base32: a jti.
+pub fn random_jti() -> String {
+    crate::ids::random_id("t").split_off(2)
+}
+
+#[derive(Serialize, Deserialize)]
+struct Envelope<T> {
+    iss: String,
+    aud: String,
+    #[serde(flatten)]
+    claims: T,
+}
+
+fn sign<T: Serialize>(kid: &str, key: &[u8], audience: &str, claims: T) -> String {
+    let header = Header {
+        kid: Some(kid.to_owned()),
+        ..Header::new(Algorithm::HS256)
+    };
+    let envelope = Envelope {
+        iss: ISSUER.into(),
+        aud: audience.into(),
+        claims,
+    };
+    let key = EncodingKey::from_secret(key).expect("ring keys have at least 32 bytes");
+    jsonwebtoken::encode(&header, &envelope, &key)
+        .expect("claims are plain data and HS256 signs with any key")
+}
+
+trait Timed {
+    fn iat(&self) -> i64;
+}
+
+impl Timed for AttachClaims {
+    fn iat(&self) -> i64 {
+        self.iat
+    }
+}
+impl Timed for ExecClaims {
+    fn iat(&self) -> i64 {
+        self.iat
+    }
+}
+impl Timed for DriverGrant {
+    fn iat(&self) -> i64 {
+        self.iat
+    }
+}
+
+fn verify<T: DeserializeOwned + Timed>(
+    token: &str,
+    key_of: impl Fn(&str) -> Option<Vec<u8>>,
+    audience: &str,
+    now: i64,
+    skew: i64,
+    exp_of: impl Fn(&T) -> i64,
+) -> Result<T, TicketFault> {
+    if token.len() > limits::TICKET_BYTES {
+        return Err(TicketFault::Malformed);
+    }
+    let header = jsonwebtoken::decode_header(token).map_err(|_| TicketFault::Malformed)?;
+    if header.alg != Algorithm::HS256 {
+        return Err(TicketFault::Malformed);
+    }
+    let key = key_of(&header.kid.ok_or(TicketFault::Malformed)?).ok_or(TicketFault::UnknownKey)?;
+    let mut validation = Validation::new(Algorithm::HS256);
+    validation.set_issuer(&[ISSUER]);
+    validation.set_audience(&[audience]);
+    validation.set_required_spec_claims(&["iss", "aud", "exp"]);
+    // time is checked below against the caller's clock, so that tests need no sleeping
+    validation.validate_exp = false;
+    let decoded = DecodingKey::from_secret(&key)
+        .and_then(|key| jsonwebtoken::decode::<Envelope<T>>(token, &key, &validation));
+    let claims = decoded.map_err(|e| match e.kind() {
+        jsonwebtoken::errors::ErrorKind::InvalidSignature => TicketFault::Signature,
+        _ => TicketFault::Malformed,
+    })?;
+    let claims = claims.claims.claims;
+    if claims.iat() > now.saturating_add(skew) {
+        return Err(TicketFault::Malformed);
+    }
+    if now.saturating_sub(skew) > exp_of(&claims) {
+        return Err(TicketFault::Expired);
+    }
+    Ok(claims)
+}
+
+const fn seconds(d: std::time::Duration) -> i64 {
+    d.as_secs() as i64
+}
+
+impl AttachClaims {
+    /// Signs with the ring's first key.
+    pub fn sign(&self, ring: &KeyRing) -> String {
+        let (kid, key) = ring.signing_key();
+        sign(kid, key, ATTACH_AUDIENCE, self)
+    }
+
+    /// Verifies with any key of the ring. `now` in Unix seconds. A partial target and a replay-only target are malformed,
+    /// and so is a `turn` ticket without its turn.
+    pub fn verify(token: &str, ring: &KeyRing, now: i64) -> Result<Self, TicketFault> {
+        let claims: Self = verify(
+            token,
+            |kid| ring.key(kid).map(<[u8]>::to_vec),
+            ATTACH_AUDIENCE,
+            now,
+            seconds(limits::TICKET_SKEW),
+            |c: &Self| c.exp,
+        )?;
+        let named = [
+            claims.generation.is_some(),
+            claims.pod.is_some(),
+            claims.pod_uid.is_some(),
+            claims.ns.is_some(),
+        ];
+        let all_or_none = named.iter().all(|n| *n) || named.iter().all(|n| !n);
+        let turn_fits = claims.act == AttachAction::Read || claims.trn.is_some();
+        if !all_or_none || (claims.rpo && named[0]) || !turn_fits {
+            return Err(TicketFault::Malformed);
+        }
+        Ok(claims)
+    }
+}
+
+impl ExecClaims {
+    /// Signs with the ring's first key.
+    pub fn sign(&self, ring: &KeyRing) -> String {
+        let (kid, key) = ring.signing_key();
+        sign(kid, key, EXEC_AUDIENCE, self)
+    }
+
+    /// Verifies with any key of the ring. `now` in Unix seconds.
+    pub fn verify(token: &str, ring: &KeyRing, now: i64) -> Result<Self, TicketFault> {
+        verify(
+            token,
+            |kid| ring.key(kid).map(<[u8]>::to_vec),
+            EXEC_AUDIENCE,
+            now,
+            seconds(limits::TICKET_SKEW),
+            |c: &Self| c.exp,
+        )
+    }
+}
+
+impl DriverGrant {
+    /// Signs with the driver's key.
+    pub fn sign(&self, key: &DriverKey) -> String {
+        sign("driver", key.as_bytes(), DRIVER_AUDIENCE, self)
+    }
+
+    /// Verifies with the driver's key. `now` in Unix seconds.
+    pub fn verify(token: &str, key: &DriverKey, now: i64) -> Result<Self, TicketFault> {
+        verify(
+            token,
+            |kid| (kid == "driver").then(|| key.as_bytes().to_vec()),
+            DRIVER_AUDIENCE,
+            now,
+            seconds(limits::GRANT_SKEW),
+            |c: &Self| c.exp,
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+    const B: &str = "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb";
+
+    fn ring(text: &str) -> KeyRing {
+        KeyRing::parse(text).expect("a ring")
+    }
+
+    fn claims() -> AttachClaims {
+        AttachClaims {
+            sub: "u".into(),
+            ses: SessionId::random(),
+            ws: "w".parse().expect("an id"),
+            act: AttachAction::Read,
+            trn: None,
+            rpo: false,
+            generation: None,
+            pod: None,
+            pod_uid: None,
+            ns: None,
+            iat: 1000,
+            exp: 1090,
+            jti: random_jti(),
+        }
+    }
+
+    #[test]
+    fn a_ring_rotates() {
+        let (old, both, new) = (
+            ring(&format!("a:{A}")),
+            ring(&format!("b:{B},a:{A}")),
+            ring(&format!("b:{B}")),
+        );
+        let ticket = claims().sign(&old);
+        assert!(
+            AttachClaims::verify(&ticket, &both, 1000).is_ok(),
+            "a retired key still verifies"
+        );
+        assert_eq!(
+            AttachClaims::verify(&ticket, &new, 1000),
+            Err(TicketFault::UnknownKey),
+            "a removed key does not"
+        );
+        assert_eq!(
+            AttachClaims::verify(&ticket, &ring(&format!("a:{B}")), 1000),
+            Err(TicketFault::Signature)
+        );
+    }
+
+    #[test]
+    fn every_flipped_character_fails() {
+        let ring = ring(&format!("a:{A}"));
+        let ticket = claims().sign(&ring);
+        for i in 0..ticket.len() {
+            let mut bytes = ticket.clone().into_bytes();
+            bytes[i] = if bytes[i] == b'A' { b'Q' } else { b'A' };
+            let flipped = String::from_utf8(bytes).expect("ascii");
+            // the last character of a segment carries unused bits, so another spelling may decode to the same bytes
+            if flipped != ticket && AttachClaims::verify(&flipped, &ring, 1000).is_ok() {
+                let boundary = i + 1 == ticket.len() || ticket.as_bytes()[i + 1] == b'.';
+                assert!(boundary, "flip at {i} was accepted");
+            }
+        }
+    }
+
+    #[test]
+    fn expiry_honours_skew_at_both_ends() {
+        let ring = ring(&format!("a:{A}"));
+        let ticket = claims().sign(&ring);
+        assert!(AttachClaims::verify(&ticket, &ring, 1120).is_ok());
+        assert_eq!(
+            AttachClaims::verify(&ticket, &ring, 1121),
+            Err(TicketFault::Expired)
+        );
+        assert!(AttachClaims::verify(&ticket, &ring, 970).is_ok());
+        assert_eq!(
+            AttachClaims::verify(&ticket, &ring, 969),
+            Err(TicketFault::Malformed)
+        );
+    }
+
+    #[test]
+    fn audiences_do_not_mix_and_none_is_refused() {
+        let ring = ring(&format!("a:{A}"));
+        let attach = claims().sign(&ring);
+        assert_eq!(
+            ExecClaims::verify(&attach, &ring, 1000).err(),
+            Some(TicketFault::Malformed)
+        );
+        let payload = attach.split('.').nth(1).expect("a payload");
+        // {"alg":"none","kid":"a"}
+        let unsigned = format!("eyJhbGciOiJub25lIiwia2lkIjoiYSJ9.{payload}.");
+        assert_eq!(
+            AttachClaims::verify(&unsigned, &ring, 1000).err(),
+            Some(TicketFault::Malformed)
+        );
+        assert_eq!(
+            AttachClaims::verify("garbage", &ring, 1000).err(),
+            Some(TicketFault::Malformed)
+        );
+    }
+
+    #[test]
+    fn a_target_is_all_or_none() {
+        let ring = ring(&format!("a:{A}"));
+        let half = AttachClaims {
+            pod: Some("p".into()),
+            ..claims()
+        };
+        assert_eq!(
+            AttachClaims::verify(&half.sign(&ring), &ring, 1000).err(),
+            Some(TicketFault::Malformed)
+        );
+        let turnless = AttachClaims {
+            act: AttachAction::Turn,
+            ..claims()
+        };
+        assert_eq!(
+            AttachClaims::verify(&turnless.sign(&ring), &ring, 1000).err(),
+            Some(TicketFault::Malformed)
+        );
+    }
+
+    #[test]
+    fn rings_refuse_odd_texts_without_echoing_them() {
+        assert_eq!(KeyRing::parse(" , ").err(), Some(KeyRingFault::Empty));
+        assert_eq!(KeyRing::parse("a:beef").err(), Some(KeyRingFault::Entry(0)));
+        assert_eq!(
+            KeyRing::parse(&format!("a:{A},a:{B}")).err(),
+            Some(KeyRingFault::Repeated(1))
+        );
+        let shown = format!("{:?}", ring(&format!("a:{A}")));
+        assert!(shown.contains('a') && !shown.contains("aaaa"), "{shown}");
+    }
+
+    #[test]
+    fn a_grant_binds_its_body() {
+        let key = DriverKey::derive(b"ring", &SessionId::random(), Generation(1));
+        let grant = DriverGrant {
+            op: DriverOp::Turn,
+            trn: Some(TurnNo(1)),
+            body: Some(turn_digest("p", None)),
+            iat: 10,
+            exp: 25,
+            jti: random_jti(),
+        };
+        assert_eq!(DriverGrant::verify(&grant.sign(&key), &key, 12), Ok(grant));
+        assert_ne!(turn_digest("p", Some("q")), turn_digest("p", None));
+        assert_ne!(turn_digest("a", Some("bc")), turn_digest("ab", Some("c")));
+    }
+}

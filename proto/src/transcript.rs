@@ -1,0 +1,130 @@
+//! Parts of a transcript as they travel inside the system.
+
+use bytes::Bytes;
+use jiff::Timestamp;
+
+use crate::ids::{PartId, PartIndex};
+use crate::ui_stream::ChunkHead;
+
+/// One part on its way from a driver to the store or a viewer.
+#[derive(Debug, Clone)]
+pub struct Part {
+    /// Its identity.
+    pub id: PartId,
+    /// Kind and chunk id, read once.
+    pub head: ChunkHead,
+    /// The JSON text exactly as the driver wrote it: one line, valid UTF-8.
+    pub bytes: Bytes,
+    /// The driver's clock, where known.
+    pub spoken_at: Option<Timestamp>,
+}
+
+impl Part {
+    /// What this part costs of its session's quota, in bytes.
+    pub fn charge(&self) -> u64 {
+        charge(self.bytes.len())
+    }
+}
+
+/// What a part of `len` bytes costs of its session's quota.
+pub fn charge(len: usize) -> u64 {
+    (len + crate::limits::PART_CHARGE) as u64
+}
+
+/// Why bytes cannot be stored as a part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Unstorable {
+    /// Over [`crate::limits::PART_BYTES`].
+    #[error("too_large")]
+    TooLarge,
+    /// Not UTF-8.
+    #[error("not_utf8")]
+    NotUtf8,
+    /// A NUL byte, which a text column cannot hold.
+    #[error("nul_byte")]
+    NulByte,
+    /// Not one JSON object.
+    #[error("not_json")]
+    NotJson,
+    /// A line break, which would end the event it travels in.
+    #[error("line_break")]
+    LineBreak,
+}
+
+/// Reads kind and chunk id of a part's text, or says why it cannot be stored.
+pub fn inspect(text: &[u8]) -> Result<ChunkHead, Unstorable> {
+    if text.len() > crate::limits::PART_BYTES {
+        return Err(Unstorable::TooLarge);
+    }
+    let text = std::str::from_utf8(text).map_err(|_| Unstorable::NotUtf8)?;
+    if memchr::memchr(0, text.as_bytes()).is_some() {
+        return Err(Unstorable::NulByte);
+    }
+    if memchr::memchr2(b'\n', b'\r', text.as_bytes()).is_some() {
+        return Err(Unstorable::LineBreak);
+    }
+    ChunkHead::read(text).ok_or(Unstorable::NotJson)
+}
+
+/// The stand-in that keeps an unstorable part's place: its size and digest, under the same id.
+pub fn unstorable_stand_in(reason: Unstorable, original: &[u8]) -> Bytes {
+    unstorable_stand_in_of(reason, original.len() as u64, &sha256_hex(original))
+}
+
+/// As [`unstorable_stand_in`], for bytes that were digested while they were skipped.
+pub fn unstorable_stand_in_of(reason: Unstorable, bytes: u64, sha256: &str) -> Bytes {
+    Bytes::from(format!(
+        r#"{{"type":"data-bex-unstorable","data":{{"reason":"{reason}","bytes":{bytes},"sha256":"{sha256}"}}}}"#
+    ))
+}
+
+/// Lower-case hexadecimal SHA-256.
+pub fn sha256_hex(bytes: &[u8]) -> String {
+    use sha2::{Digest, Sha256};
+    hex::encode(Sha256::digest(bytes))
+}
+
+/// A contiguous run of parts that are known to be missing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MissingRange {
+    /// First missing index.
+    pub from: PartIndex,
+    /// Last missing index; `None` when the turn's length is not known.
+    pub to: Option<PartIndex>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn inspection_names_each_fault() {
+        assert!(inspect(br#"{"type":"start"}"#).is_ok());
+        // an escaped NUL and a lone surrogate are text; only the raw byte is not
+        assert!(inspect(br#"{"type":"text-delta","id":"1","delta":"a\u0000\ud800"}"#).is_ok());
+        let cases: [(&[u8], Unstorable); 6] = [
+            (b"{\"type\":\"a\0\"}", Unstorable::NulByte),
+            (b"{\"type\":\"\xff\"}", Unstorable::NotUtf8),
+            (b"{\"type\":\"a\",\n}", Unstorable::LineBreak),
+            (b"[1]", Unstorable::NotJson),
+            (b"{\"type\":\"a\"", Unstorable::NotJson),
+            (
+                &vec![b' '; crate::limits::PART_BYTES + 1],
+                Unstorable::TooLarge,
+            ),
+        ];
+        for (text, fault) in cases {
+            assert_eq!(inspect(text).err(), Some(fault));
+        }
+    }
+
+    #[test]
+    fn a_stand_in_is_itself_storable() {
+        let stand_in = unstorable_stand_in(Unstorable::NulByte, b"x\0y");
+        assert!(inspect(&stand_in).is_ok());
+        assert!(
+            std::str::from_utf8(&stand_in)
+                .is_ok_and(|t| t.contains(r#""reason":"nul_byte","bytes":3"#))
+        );
+    }
+}
