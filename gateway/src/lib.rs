@@ -1,1 +1,4 @@
+//! The gateway: the only process that speaks with sandboxes, for viewers (attach) and for the api (exec).
 
+pub mod driver_client;
+pub mod sandbox;
