@@ -1,1 +1,5 @@
+//! Everything that starts the system as a whole: the local stack, clients of its two listeners, the demo and its agent.
+//!
+//! `make demo`, `make up`, the end-to-end tests and the benches all use [`stack`], so there is one way to start it.
 
+pub mod agent;
