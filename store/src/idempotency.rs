@@ -1,0 +1,88 @@
+//! Idempotency keys: same key and body, same answer; another body is a conflict. Claimed in the transaction that
+//! creates, so a repeated request either finds what the first made or nothing at all.
+
+use bex_proto::{SessionId, TurnNo, WorkspaceId, limits};
+
+use crate::error::StoreError;
+use crate::pool::{Db, Tx};
+use crate::sql::{float8, get, int4, seconds, text, turn, turn_no, word};
+
+/// A caller's key for one request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Idempotency {
+    /// What it is a key for: the verb, and the session for verbs on one.
+    pub scope: String,
+    /// The header; at most [`limits::IDEMPOTENCY_KEY_BYTES`].
+    pub key: String,
+    /// Lower-case hexadecimal SHA-256 of the body.
+    pub body_sha256: String,
+}
+
+/// What a key is known for.
+pub(crate) enum Known {
+    New,
+    Same { session: SessionId, turn: TurnNo },
+    OtherBody,
+}
+
+impl Tx<'_> {
+    /// Claims the key or says what it was used for. A concurrent claim of the same key waits for its transaction.
+    pub(crate) async fn claim_key(
+        &self,
+        workspace: &WorkspaceId,
+        idempotency: &Idempotency,
+        session: &SessionId,
+        number: TurnNo,
+    ) -> Result<Known, StoreError> {
+        let key = [text(&idempotency.scope), text(&idempotency.key)];
+        let [scope, name] = &key;
+        let claimed = self
+            .execute(
+                "claim_key",
+                "INSERT INTO idempotency_keys (workspace_id, scope, key, body_sha256, session_id, turn)
+                 VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (workspace_id, scope, key) DO NOTHING",
+                &[
+                    text(&workspace.as_str()),
+                    scope.clone(),
+                    name.clone(),
+                    text(&idempotency.body_sha256),
+                    text(&session.as_str()),
+                    int4(&turn_no(number)),
+                ],
+            )
+            .await?;
+        if claimed == 1 {
+            return Ok(Known::New);
+        }
+        let row = self
+            .query_one(
+                "claim_key",
+                "SELECT body_sha256, session_id, turn FROM idempotency_keys
+                  WHERE workspace_id = $1 AND scope = $2 AND key = $3",
+                &[text(&workspace.as_str()), scope.clone(), name.clone()],
+            )
+            .await?;
+        if get::<&str>(&row, "body_sha256")? != idempotency.body_sha256 {
+            return Ok(Known::OtherBody);
+        }
+        Ok(Known::Same {
+            session: word(&row, "session_id")?,
+            turn: turn(&row, "turn")?,
+        })
+    }
+}
+
+impl Db {
+    /// Forgets keys older than [`limits::IDEMPOTENCY_TTL`]; returns how many.
+    ///
+    /// # Errors
+    /// Store trouble only.
+    pub async fn sweep_idempotency_keys(&self) -> Result<u64, StoreError> {
+        self.execute(
+            "sweep_idempotency_keys",
+            "DELETE FROM idempotency_keys WHERE created_at < now() - $1 * interval '1 second'",
+            &[float8(&seconds(limits::IDEMPOTENCY_TTL))],
+        )
+        .await
+    }
+}

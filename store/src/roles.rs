@@ -1,0 +1,122 @@
+//! Who may do what: two group roles, their grants, and the preflight that names each missing one.
+
+use tokio_postgres::Client;
+
+use crate::error::StoreError;
+use crate::pool::Db;
+use crate::sql::{get, texts};
+
+/// A binary's group role. Login users are members of it and inherit its grants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// `bex_gateway`: reads what viewers see, appends, keeps its audit. It cannot create, settle or delete.
+    Gateway,
+    /// `bex_api`: everything but the schema.
+    Api,
+}
+
+/// What the gateway may do: table and privileges. Nothing else.
+const GATEWAY: &[(&str, &[&str])] = &[
+    ("sessions", &["SELECT"]),
+    ("turns", &["SELECT"]),
+    ("transcript_heads", &["SELECT"]),
+    ("transcript_parts", &["SELECT"]),
+    ("sandboxes", &["SELECT"]),
+    ("revocations", &["SELECT"]),
+    ("changes", &["SELECT", "INSERT"]),
+    ("schema_migrations", &["SELECT"]),
+    ("ticket_nonces", &["INSERT", "DELETE"]),
+    ("stream_audit", &["SELECT", "INSERT", "UPDATE"]),
+    ("audit_events", &["INSERT"]),
+];
+
+const ALL: &[&str] = &["SELECT", "INSERT", "UPDATE", "DELETE"];
+
+const API: &[(&str, &[&str])] = &[
+    ("sessions", ALL),
+    ("turns", ALL),
+    ("sandboxes", ALL),
+    ("transcript_heads", ALL),
+    ("transcript_parts", ALL),
+    ("harvest_offsets", ALL),
+    ("dispatches", ALL),
+    ("leases", ALL),
+    ("idempotency_keys", ALL),
+    ("ticket_nonces", ALL),
+    ("revocations", ALL),
+    ("stream_audit", ALL),
+    ("audit_events", ALL),
+    ("changes", ALL),
+    ("schema_migrations", &["SELECT"]),
+];
+
+/// What both may execute.
+const APPEND: &str = "bex_append";
+const APPEND_OID: &str = "(SELECT p.oid FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace \
+                          WHERE n.nspname = 'public' AND p.proname = 'bex_append')";
+
+impl Role {
+    /// The group role's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Gateway => "bex_gateway",
+            Self::Api => "bex_api",
+        }
+    }
+
+    fn grants(self) -> &'static [(&'static str, &'static [&'static str])] {
+        match self {
+            Self::Gateway => GATEWAY,
+            Self::Api => API,
+        }
+    }
+}
+
+/// Creates the roles where they are missing and makes their grants exactly the lists above. Runs after migrations, as
+/// the owner, under the migration lock. Roles belong to the whole cluster, so another database's migrator may create
+/// them at the same moment: that is no failure.
+pub(crate) async fn apply_grants(client: &Client) -> Result<(), tokio_postgres::Error> {
+    let mut sql = String::new();
+    for role in [Role::Gateway, Role::Api] {
+        let name = role.name();
+        sql.push_str(&format!(
+            "DO $$ BEGIN CREATE ROLE {name} NOLOGIN; \
+             EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$;\n\
+             REVOKE ALL ON ALL TABLES IN SCHEMA public FROM {name};\n\
+             GRANT USAGE ON SCHEMA public TO {name};\n\
+             GRANT EXECUTE ON FUNCTION {APPEND} TO {name};\n"
+        ));
+        for (table, privileges) in role.grants() {
+            sql.push_str(&format!(
+                "GRANT {} ON {table} TO {name};\n",
+                privileges.join(", ")
+            ));
+        }
+    }
+    client.batch_execute(&format!("BEGIN; {sql} COMMIT;")).await
+}
+
+/// The grants of `role` that the connected user does not have, e.g. `turns:SELECT`, `bex_append:EXECUTE`. Empty is good.
+///
+/// # Errors
+/// Store trouble only.
+pub async fn preflight(db: &Db, role: Role) -> Result<Vec<String>, StoreError> {
+    let pairs: Vec<(&str, &str)> = role
+        .grants()
+        .iter()
+        .flat_map(|(table, list)| list.iter().map(move |p| (*table, *p)))
+        .collect();
+    let (tables, privileges): (Vec<&str>, Vec<&str>) = pairs.into_iter().unzip();
+    let sql = format!(
+        "SELECT g.name || ':' || g.privilege AS missing \
+           FROM unnest($1, $2) WITH ORDINALITY AS g (name, privilege, n) \
+          WHERE NOT COALESCE(has_table_privilege(current_user, to_regclass('public.' || g.name), g.privilege), false) \
+         UNION ALL \
+         SELECT '{APPEND}:EXECUTE' \
+          WHERE NOT COALESCE(has_function_privilege(current_user, {APPEND_OID}, 'EXECUTE'), false)"
+    );
+    let rows = db
+        .query("preflight", &sql, &[texts(&tables), texts(&privileges)])
+        .await?;
+    rows.iter().map(|row| get(row, "missing")).collect()
+}

@@ -1,0 +1,401 @@
+//! Settling a turn: count and digest of the stored bytes, the verdict, the session's phase and the sandbox's state move in
+//! one transaction under the head row's lock, named by the Completer's fence. A verdict is proved, not assumed.
+
+mod judge;
+
+use bex_proto::driver::{TurnEnd, TurnState};
+use bex_proto::ids::PartId;
+use bex_proto::session::{EndedBy, Phase, TruncationReason, Verdict};
+use bex_proto::{Generation, SessionId, TurnNo};
+
+pub use judge::{Cause, Declared, Facts, Legacy, Stored, judge};
+
+use crate::error::StoreError;
+use crate::leases::Lease;
+use crate::pool::{Db, Tx};
+use crate::sql::{get, int4, number, optional_unsigned, text, turn_no, unsigned, word};
+use crate::turns::{DroppedRange, TurnRow};
+use crate::wake::Channel;
+
+/// What the Completer found out about a turn that is over.
+#[derive(Debug, Clone)]
+pub struct Settle<'a> {
+    /// The turn.
+    pub turn: TurnNo,
+    /// The generation that was observed; 0 for a turn no sandbox ever spoke.
+    pub generation: Generation,
+    /// The turn-end record, if it was read; one that was recorded before need not be given again.
+    pub turn_end: Option<&'a TurnEnd>,
+    /// Why it is over, where no turn-end says so, and who ended it.
+    pub cause: Cause,
+    /// An older driver's end.
+    pub legacy: Option<Legacy>,
+    /// What the sandbox is now.
+    pub sandbox: SandboxAfter,
+    /// A code for the session, when it fails.
+    pub failure: Option<&'a str>,
+}
+
+/// What a settled turn's sandbox becomes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SandboxAfter {
+    /// Its driver takes another turn.
+    Idle,
+    /// It is to be torn down.
+    Stopping,
+    /// It does not exist any more.
+    Gone,
+}
+
+/// What settle did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Settled {
+    /// The turn has its verdict and the session its phase.
+    Now {
+        /// Open never.
+        verdict: Verdict,
+        /// Of a truncated turn.
+        reason: Option<TruncationReason>,
+        /// Where the session stands now.
+        phase: Phase,
+    },
+    /// It was settled before: nothing changed.
+    Already(Verdict),
+    /// Another generation speaks the turn now: nothing changed.
+    WrongGeneration,
+    /// The lease was lost: nothing changed.
+    Stale,
+    /// No such turn.
+    NotFound,
+}
+
+/// What a second look at a truncated turn did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rejudged {
+    /// Everything arrived: the turn is complete now.
+    Healed,
+    /// It stays as it was.
+    Unchanged,
+    /// The lease was lost.
+    Stale,
+}
+
+impl Db {
+    /// Settles an open turn, once.
+    ///
+    /// # Errors
+    /// Store trouble; nothing changed then.
+    pub async fn settle(&self, lease: &Lease, settle: &Settle<'_>) -> Result<Settled, StoreError> {
+        let mut conn = self.conn().await?;
+        let tx = conn.begin().await?;
+        if !tx.holds(lease).await? {
+            return Ok(Settled::Stale);
+        }
+        let Some((phase, quota_mark)) = tx.lock_session(&lease.session).await? else {
+            return Ok(Settled::NotFound);
+        };
+        let Some(turn) = tx.lock_turn(&lease.session, settle.turn).await? else {
+            return Ok(Settled::NotFound);
+        };
+        if turn.verdict != Verdict::Open {
+            return Ok(Settled::Already(turn.verdict));
+        }
+        if turn.generation != settle.generation {
+            return Ok(Settled::WrongGeneration);
+        }
+        let declared = declared(&turn, settle.turn_end);
+        let facts = Facts {
+            turn: settle.turn,
+            stored: tx.stored(&lease.session, settle.turn).await?,
+            declared: declared.clone(),
+            quota_mark,
+            unstorable: turn.unstorable,
+            mismatch: turn.mismatch.is_some(),
+            cause: if phase == Phase::Canceling {
+                Cause::Canceled
+            } else {
+                settle.cause
+            },
+            legacy: settle.legacy,
+        };
+        let judgement = judge(&facts);
+        let state = declared
+            .as_ref()
+            .map(|d| d.state)
+            .or(settle.legacy.map(|l| l.state));
+        let next = next_phase(phase, state);
+        tx.write_verdict(&turn, declared.as_ref(), judgement)
+            .await?;
+        tx.write_phase(&lease.session, next, settle.failure).await?;
+        tx.sandbox_after(lease, settle, next).await?;
+        tx.execute(
+            "settle",
+            "DELETE FROM dispatches WHERE session_id = $1 AND turn = $2",
+            &[text(&lease.session.as_str()), int4(&turn_no(settle.turn))],
+        )
+        .await?;
+        tx.notify(Channel::Settled, lease.session.as_str()).await?;
+        tx.commit().await?;
+        Ok(Settled::Now {
+            verdict: judgement.0,
+            reason: judgement.1,
+            phase: next,
+        })
+    }
+
+    /// Looks again at truncated turns of the session whose missing parts arrived. `complete` never changes.
+    ///
+    /// # Errors
+    /// Store trouble; nothing changed then.
+    pub async fn rejudge(&self, lease: &Lease, turn: TurnNo) -> Result<Rejudged, StoreError> {
+        let mut conn = self.conn().await?;
+        let tx = conn.begin().await?;
+        if !tx.holds(lease).await? {
+            return Ok(Rejudged::Stale);
+        }
+        let Some((_, quota_mark)) = tx.lock_session(&lease.session).await? else {
+            return Ok(Rejudged::Unchanged);
+        };
+        let Some(row) = tx.lock_turn(&lease.session, turn).await? else {
+            return Ok(Rejudged::Unchanged);
+        };
+        let declared = declared(&row, None);
+        let may_heal = row.verdict == Verdict::Truncated
+            && row
+                .reason
+                .is_some_and(|reason| reason.may_heal(declared.is_some()));
+        let healed = may_heal && {
+            let facts = Facts {
+                turn,
+                stored: tx.stored(&lease.session, turn).await?,
+                declared,
+                quota_mark,
+                unstorable: row.unstorable,
+                mismatch: row.mismatch.is_some(),
+                cause: Cause::DriverEnded,
+                legacy: None,
+            };
+            judge(&facts).0 == Verdict::Complete
+        };
+        let sql = if healed {
+            "UPDATE turns SET rejudge = false, verdict = 'complete', reason = NULL, healed_at = now()
+              WHERE session_id = $1 AND turn = $2 AND verdict = 'truncated'"
+        } else {
+            "UPDATE turns SET rejudge = false WHERE session_id = $1 AND turn = $2"
+        };
+        tx.execute(
+            "rejudge",
+            sql,
+            &[text(&lease.session.as_str()), int4(&turn_no(turn))],
+        )
+        .await?;
+        if healed {
+            tx.notify(Channel::Settled, lease.session.as_str()).await?;
+        }
+        tx.commit().await?;
+        Ok(if healed {
+            Rejudged::Healed
+        } else {
+            Rejudged::Unchanged
+        })
+    }
+
+    /// Turns of the session that wait for [`Db::rejudge`].
+    ///
+    /// # Errors
+    /// Store trouble only.
+    pub async fn turns_to_rejudge(&self, session: &SessionId) -> Result<Vec<TurnNo>, StoreError> {
+        let rows = self
+            .query(
+                "turns_to_rejudge",
+                "SELECT turn FROM turns WHERE session_id = $1 AND rejudge ORDER BY turn",
+                &[text(&session.as_str())],
+            )
+            .await?;
+        rows.iter()
+            .map(|row| crate::sql::turn(row, "turn"))
+            .collect()
+    }
+}
+
+/// The given turn-end, else the recorded one. The first to be recorded stands.
+fn declared(row: &TurnRow, given: Option<&TurnEnd>) -> Option<Declared> {
+    match (row.expected_parts, &row.expected_sha256, row.driver_state) {
+        (Some(parts), Some(sha256), Some(state)) => Some(Declared {
+            parts,
+            sha256: sha256.clone(),
+            state,
+            dropped: row.dropped,
+        }),
+        _ => given.map(|end| Declared {
+            parts: end.parts,
+            sha256: end.sha256.clone(),
+            state: end.state,
+            dropped: end.dropped.map(DroppedRange::from),
+        }),
+    }
+}
+
+/// Phase tells the outcome, whatever the verdict.
+fn next_phase(phase: Phase, state: Option<TurnState>) -> Phase {
+    match (phase, state) {
+        (Phase::Canceling, _) => Phase::Canceled,
+        (_, Some(TurnState::Succeeded | TurnState::Stopped)) => Phase::Completed,
+        (_, Some(TurnState::Failed) | None) => Phase::Failed,
+    }
+}
+
+impl Tx<'_> {
+    /// Session row, then head row: nothing is appended, begun or deleted until commit.
+    async fn lock_session(
+        &self,
+        session: &SessionId,
+    ) -> Result<Option<(Phase, Option<PartId>)>, StoreError> {
+        let id = session.as_str();
+        let sql = "SELECT phase FROM sessions WHERE id = $1 FOR UPDATE";
+        let Some(row) = self.query_opt("lock_session", sql, &[text(&id)]).await? else {
+            return Ok(None);
+        };
+        let phase = word(&row, "phase")?;
+        // outbox rows are locked between session and head everywhere
+        self.query(
+            "lock_session",
+            "SELECT 1 FROM dispatches WHERE session_id = $1 FOR UPDATE",
+            &[text(&id)],
+        )
+        .await?;
+        let sql =
+            "SELECT quota_turn, quota_index FROM transcript_heads WHERE session_id = $1 FOR UPDATE";
+        let head = self.query_one("lock_session", sql, &[text(&id)]).await?;
+        let quota_mark = match optional_unsigned(&head, "quota_turn")? {
+            Some(turn) => Some(PartId::new(turn, unsigned(&head, "quota_index")?)),
+            None => None,
+        };
+        Ok(Some((phase, quota_mark)))
+    }
+
+    async fn lock_turn(
+        &self,
+        session: &SessionId,
+        turn: TurnNo,
+    ) -> Result<Option<TurnRow>, StoreError> {
+        let sql = "SELECT * FROM turns WHERE session_id = $1 AND turn = $2 FOR UPDATE";
+        let row = self
+            .query_opt(
+                "lock_turn",
+                sql,
+                &[text(&session.as_str()), int4(&turn_no(turn))],
+            )
+            .await?;
+        row.as_ref().map(TurnRow::read).transpose()
+    }
+
+    /// Count, highest index and digest of the stored bytes, each part followed by a newline.
+    async fn stored(&self, session: &SessionId, turn: TurnNo) -> Result<Stored, StoreError> {
+        let row = self
+            .query_one(
+                "stored",
+                "SELECT count(*)::integer AS parts, max(part_index) AS last,
+                        encode(sha256(convert_to(COALESCE(string_agg(part || E'\\n', '' ORDER BY part_index), ''),
+                                                 'UTF8')), 'hex') AS digest
+                   FROM transcript_parts WHERE session_id = $1 AND turn = $2",
+                &[text(&session.as_str()), int4(&turn_no(turn))],
+            )
+            .await?;
+        Ok(Stored {
+            parts: unsigned(&row, "parts")?,
+            end: optional_unsigned(&row, "last")?.map_or(0, |last| last + 1),
+            sha256: get(&row, "digest")?,
+        })
+    }
+
+    async fn write_verdict(
+        &self,
+        turn: &TurnRow,
+        declared: Option<&Declared>,
+        (verdict, reason, ended_by): (Verdict, Option<TruncationReason>, EndedBy),
+    ) -> Result<(), StoreError> {
+        let dropped = declared.and_then(|d| d.dropped);
+        self.execute(
+            "write_verdict",
+            "UPDATE turns SET verdict = $3, reason = $4, ended_by = $5, settled_at = now(), rejudge = false,
+                    expected_parts = $6, expected_sha256 = $7, driver_state = $8,
+                    dropped_first = $9, dropped_last = $10, dropped_count = $11
+              WHERE session_id = $1 AND turn = $2 AND verdict = 'open'",
+            &[
+                text(&turn.session.as_str()),
+                int4(&turn_no(turn.turn)),
+                text(&verdict.as_str()),
+                text(&reason.map(TruncationReason::as_str)),
+                text(&ended_by.as_str()),
+                int4(&declared.map(|d| number(d.parts))),
+                text(&declared.map(|d| d.sha256.as_str())),
+                text(&declared.map(|d| d.state.as_str())),
+                int4(&dropped.map(|d| number(d.first.0))),
+                int4(&dropped.map(|d| number(d.last.0))),
+                int4(&dropped.map(|d| number(d.count))),
+            ],
+        )
+        .await
+        .map(drop)
+    }
+
+    async fn write_phase(
+        &self,
+        session: &SessionId,
+        next: Phase,
+        failure: Option<&str>,
+    ) -> Result<(), StoreError> {
+        let failure = failure.filter(|_| next == Phase::Failed);
+        self.execute(
+            "write_phase",
+            "UPDATE sessions SET phase = $2, failure_reason = $3, updated_at = now(),
+                    canceled_at = CASE WHEN $2 = 'canceled' THEN now() END
+              WHERE id = $1",
+            &[
+                text(&session.as_str()),
+                text(&next.as_str()),
+                text(&failure),
+            ],
+        )
+        .await
+        .map(drop)
+    }
+
+    /// The sandbox that spoke moves as the Completer found it; a canceled session keeps none.
+    async fn sandbox_after(
+        &self,
+        lease: &Lease,
+        settle: &Settle<'_>,
+        phase: Phase,
+    ) -> Result<(), StoreError> {
+        let session = lease.session.as_str();
+        let sql = match settle.sandbox {
+            SandboxAfter::Idle => {
+                "UPDATE sandboxes SET state = 'idle', idle_since = now()
+                  WHERE session_id = $1 AND generation = $2 AND state = 'turn'"
+            }
+            SandboxAfter::Stopping => {
+                "UPDATE sandboxes SET state = 'stopping'
+                  WHERE session_id = $1 AND generation = $2 AND state IN ('creating', 'turn', 'idle')"
+            }
+            SandboxAfter::Gone => {
+                "UPDATE sandboxes SET state = 'gone', gone_at = now()
+                  WHERE session_id = $1 AND generation = $2 AND state <> 'gone'"
+            }
+        };
+        self.execute(
+            "sandbox_after",
+            sql,
+            &[text(&session), int4(&number(settle.generation.0))],
+        )
+        .await?;
+        if phase == Phase::Canceled {
+            let sql = "UPDATE sandboxes SET state = 'stopping'
+                        WHERE session_id = $1 AND state IN ('creating', 'turn', 'idle')";
+            self.execute("sandbox_after", sql, &[text(&session)])
+                .await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,175 @@
+//! Pages in both orders. A page is bounded in parts and bytes inside the server, and never empty while there is more.
+
+use bex_proto::ids::PartId;
+use bex_proto::{PartIndex, Seq, SessionId, TurnNo, limits};
+use bytes::Bytes;
+use jiff::Timestamp;
+use tokio_postgres::Row;
+
+use crate::error::StoreError;
+use crate::pool::Db;
+use crate::sql::{get, index, int4, int4s, int8, number, text, turn, turn_no};
+
+/// One stored part.
+#[derive(Debug, Clone)]
+pub struct StoredPart {
+    /// Its identity.
+    pub id: PartId,
+    /// Its place in the feed.
+    pub seq: Seq,
+    /// The chunk's type.
+    pub kind: String,
+    /// The chunk's id or tool call id.
+    pub chunk_id: Option<String>,
+    /// The stored bytes, verbatim.
+    pub bytes: Bytes,
+    /// The driver's clock.
+    pub spoken_at: Option<Timestamp>,
+    /// The store's clock.
+    pub created_at: Timestamp,
+}
+
+/// One page of a feed.
+#[derive(Debug, Clone)]
+pub struct FeedPage {
+    /// In seq order.
+    pub parts: Vec<StoredPart>,
+    /// Where the next page begins; unchanged when this one is empty.
+    pub next_after: Seq,
+    /// Nothing was stored behind this page when it was read. A page that is not caught up never changes.
+    pub caught_up: bool,
+}
+
+/// The running byte sum is taken over at most LIMIT rows, and `octet_length` reads no payload (storage is EXTERNAL).
+macro_rules! page {
+    ($where:literal, $order:literal, $limit:literal, $bytes:literal) => {
+        concat!(
+            "SELECT turn, part_index, seq, kind, chunk_id, part, spoken_at, created_at FROM (SELECT p.*,",
+            " row_number() OVER (ORDER BY ", $order, ") AS n,",
+            " sum(octet_length(part)) OVER (ORDER BY ", $order, ") AS run FROM (SELECT * FROM transcript_parts WHERE ",
+            $where, " ORDER BY ", $order, " LIMIT ", $limit, ") p) q WHERE n = 1 OR run <= ", $bytes, " ORDER BY ", $order
+        )
+    };
+}
+
+const CONVERSATION: &str = page!(
+    "session_id = $1 AND (turn, part_index) >= ($2, $3)",
+    "turn, part_index",
+    "$4",
+    "$5"
+);
+const FEED: &str = page!("session_id = $1 AND seq > $2", "seq", "$3", "$4");
+
+impl StoredPart {
+    fn read(row: &Row) -> Result<Self, StoreError> {
+        Ok(Self {
+            id: PartId {
+                turn: turn(row, "turn")?,
+                index: index(row, "part_index")?,
+            },
+            seq: Seq(get(row, "seq")?),
+            kind: get(row, "kind")?,
+            chunk_id: get(row, "chunk_id")?,
+            bytes: Bytes::from(get::<String>(row, "part")?),
+            spoken_at: get(row, "spoken_at")?,
+            created_at: get(row, "created_at")?,
+        })
+    }
+}
+
+impl Db {
+    /// Parts from `from` (inclusive) in part-id order: at most `max_parts`, and as many as fit `max_bytes`, but one at
+    /// least. Holes are left as they are; of an open turn the caller cuts at the first.
+    ///
+    /// # Errors
+    /// Store trouble only.
+    pub async fn read_conversation(
+        &self,
+        session: &SessionId,
+        from: PartId,
+        max_parts: u32,
+        max_bytes: usize,
+    ) -> Result<Vec<StoredPart>, StoreError> {
+        let rows = self
+            .query(
+                "read_conversation",
+                CONVERSATION,
+                &[
+                    text(&session.as_str()),
+                    int4(&turn_no(from.turn)),
+                    int4(&number(from.index.0)),
+                    int8(&i64::from(max_parts.max(1))),
+                    int8(&bytes(max_bytes)),
+                ],
+            )
+            .await?;
+        rows.iter().map(StoredPart::read).collect()
+    }
+
+    /// Parts after `after` in seq order: at most `limit` (and [`limits::FEED_LIMIT`]), and as many as fit
+    /// [`limits::FEED_PAGE_BYTES`], but one at least. Seqs become visible in order, because append numbers under a lock.
+    ///
+    /// # Errors
+    /// Store trouble only.
+    pub async fn read_feed(
+        &self,
+        session: &SessionId,
+        after: Seq,
+        limit: u32,
+    ) -> Result<FeedPage, StoreError> {
+        let head = self.transcript_head(session).await?;
+        let rows = self
+            .query(
+                "read_feed",
+                FEED,
+                &[
+                    text(&session.as_str()),
+                    int8(&after.0),
+                    int8(&i64::from(limit.clamp(1, limits::FEED_LIMIT))),
+                    int8(&bytes(limits::FEED_PAGE_BYTES)),
+                ],
+            )
+            .await?;
+        let parts = rows
+            .iter()
+            .map(StoredPart::read)
+            .collect::<Result<Vec<_>, _>>()?;
+        let next_after = parts.last().map_or(after, |part| part.seq);
+        let caught_up = head.is_none_or(|head| next_after.0 + 1 >= head.next_seq.0);
+        Ok(FeedPage {
+            parts,
+            next_after,
+            caught_up,
+        })
+    }
+
+    /// Some parts of a turn by index, in order; at most [`limits::REPLAY_PAGE_PARTS`] indexes.
+    ///
+    /// # Errors
+    /// Store trouble only.
+    pub async fn read_parts(
+        &self,
+        session: &SessionId,
+        turn: TurnNo,
+        indexes: &[PartIndex],
+    ) -> Result<Vec<StoredPart>, StoreError> {
+        let wanted: Vec<i32> = indexes
+            .iter()
+            .take(limits::REPLAY_PAGE_PARTS)
+            .map(|i| number(i.0))
+            .collect();
+        let rows = self
+            .query(
+                "read_parts",
+                "SELECT turn, part_index, seq, kind, chunk_id, part, spoken_at, created_at FROM transcript_parts
+                  WHERE session_id = $1 AND turn = $2 AND part_index = ANY ($3) ORDER BY part_index",
+                &[text(&session.as_str()), int4(&turn_no(turn)), int4s(&wanted)],
+            )
+            .await?;
+        rows.iter().map(StoredPart::read).collect()
+    }
+}
+
+fn bytes(max: usize) -> i64 {
+    i64::try_from(max).unwrap_or(i64::MAX)
+}
