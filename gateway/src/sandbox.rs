@@ -4,6 +4,8 @@
 //! for good, or that nobody can say right now. The third is never taken for the second: a session whose sandbox cannot be seen
 //! is waited for, not ended.
 
+pub mod local;
+
 use std::net::SocketAddr;
 use std::pin::Pin;
 

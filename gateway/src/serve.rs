@@ -1,0 +1,300 @@
+//! The accept loop under every listener: HTTP/1.1 and cleartext HTTP/2 on one port, bounded in connections and in time, and
+//! ended gracefully.
+//!
+//! Bounds: a full house stops accepting, so that waiting clients stand in the kernel's queue; a connection must send its first
+//! request soon, and may not idle without one; a write that makes no progress for [`limits::WRITE_STALL`] ends its connection.
+//! On shutdown nothing new is accepted, open requests go on to their end, and what is left at the deadline is cut.
+
+mod activity;
+mod body;
+mod stall;
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bex_proto::limits;
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use prometheus_client::metrics::gauge::Gauge;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::{debug, warn};
+
+use crate::metrics::{ListenerLabel, ServeMetrics};
+use activity::{Activity, IdleVerdict};
+pub use body::{BodyError, ResponseBody, empty, full};
+use stall::StallGuard;
+
+/// A request head must arrive within this time, and a connection without requests is closed after it.
+pub const HEADER_READ_TIMEOUT: Duration = Duration::from_secs(20);
+/// All headers of one request: a ticket, a cursor and what browsers and proxies add.
+pub const REQUEST_HEADER_BYTES: usize = 32 * 1024;
+/// See [`REQUEST_HEADER_BYTES`].
+pub const REQUEST_HEADERS: usize = 100;
+/// Requests one HTTP/2 connection may have open: an edge proxy carries many viewers on one.
+pub const H2_STREAMS: u32 = 1000;
+/// What one HTTP/2 stream buffers towards a slow reader.
+pub const H2_SEND_BUFFER: usize = 256 * 1024;
+/// Pause after the system refused a connection for want of a resource.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// One listener's name and bounds.
+#[derive(Debug, Clone, Copy)]
+pub struct ServeOptions {
+    /// For logs and metrics.
+    pub name: &'static str,
+    /// Open connections.
+    pub connections: usize,
+}
+
+/// In every request's extensions: ends the whole connection. The last resort against an HTTP/2 reader that takes nothing, as no write
+/// ever stalls on its behalf.
+#[derive(Debug, Clone)]
+pub struct ConnectionKill(pub CancellationToken);
+
+/// A running accept loop.
+pub struct Serving {
+    name: &'static str,
+    stop: CancellationToken,
+    cut: CancellationToken,
+    tasks: TaskTracker,
+}
+
+impl std::fmt::Debug for Serving {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Serving")
+            .field("name", &self.name)
+            .field("tasks", &self.tasks.len())
+            .finish()
+    }
+}
+
+/// Serves `listener` with `handle` until stopped.
+pub fn serve<H, F>(
+    listener: TcpListener,
+    options: ServeOptions,
+    metrics: ServeMetrics,
+    handle: H,
+) -> Serving
+where
+    H: Fn(Request<Incoming>, SocketAddr) -> F + Send + Sync + 'static,
+    F: Future<Output = Response<ResponseBody>> + Send + 'static,
+{
+    let serving = Serving {
+        name: options.name,
+        stop: CancellationToken::new(),
+        cut: CancellationToken::new(),
+        tasks: TaskTracker::new(),
+    };
+    let house = Arc::new(House {
+        name: options.name,
+        seats: Arc::new(Semaphore::new(options.connections)),
+        stop: serving.stop.clone(),
+        cut: serving.cut.clone(),
+        metrics,
+        handle,
+    });
+    let tasks = serving.tasks.clone();
+    serving
+        .tasks
+        .spawn(async move { house.accept(listener, tasks).await });
+    serving
+}
+
+impl Serving {
+    /// Stops accepting and asks every connection to end after its open requests. Returns at once.
+    pub fn stop_accepting(&self) {
+        self.stop.cancel();
+        self.tasks.close();
+    }
+
+    /// Waits for the open connections; those left after `deadline` are cut. Answers how many were.
+    pub async fn finish(self, deadline: Duration) -> usize {
+        self.stop_accepting();
+        if tokio::time::timeout(deadline, self.tasks.wait())
+            .await
+            .is_ok()
+        {
+            return 0;
+        }
+        let late = self.tasks.len();
+        warn!(
+            listener = self.name,
+            late, "connections were cut at the deadline"
+        );
+        self.cut.cancel();
+        self.tasks.wait().await;
+        late
+    }
+}
+
+/// What all connections of a listener share.
+struct House<H> {
+    name: &'static str,
+    seats: Arc<Semaphore>,
+    stop: CancellationToken,
+    cut: CancellationToken,
+    metrics: ServeMetrics,
+    handle: H,
+}
+
+impl<H, F> House<H>
+where
+    H: Fn(Request<Incoming>, SocketAddr) -> F + Send + Sync + 'static,
+    F: Future<Output = Response<ResponseBody>> + Send + 'static,
+{
+    async fn accept(self: Arc<Self>, listener: TcpListener, tasks: TaskTracker) {
+        loop {
+            let next = async {
+                let seat = Arc::clone(&self.seats)
+                    .acquire_owned()
+                    .await
+                    .expect("the semaphore is never closed");
+                (seat, listener.accept().await)
+            };
+            let (seat, accepted) = tokio::select! {
+                () = self.stop.cancelled() => return,
+                next = next => next,
+            };
+            match accepted {
+                Ok((socket, peer)) => {
+                    let house = Arc::clone(&self);
+                    tasks.spawn(async move {
+                        house.connection(socket, peer).await;
+                        drop(seat);
+                    });
+                }
+                Err(error) if is_the_peers(&error) => {}
+                Err(error) => {
+                    warn!(listener = self.name, %error, "cannot accept");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    }
+
+    async fn connection(self: Arc<Self>, socket: TcpStream, peer: SocketAddr) {
+        let label = ListenerLabel {
+            listener: self.name,
+        };
+        let _open = OpenConnection::new(self.metrics.connections.get_or_create_owned(&label));
+        self.converse(socket, peer).await;
+    }
+
+    async fn converse(self: &Arc<Self>, socket: TcpStream, peer: SocketAddr) {
+        // small events must not wait for a full segment
+        if socket.set_nodelay(true).is_err() {
+            return;
+        }
+        let (activity, kill) = (Arc::new(Activity::default()), self.cut.child_token());
+        let service = service_fn({
+            let (house, activity, kill) = (Arc::clone(self), Arc::clone(&activity), kill.clone());
+            move |mut request: Request<Incoming>| {
+                let open = Activity::begin(&activity);
+                request
+                    .extensions_mut()
+                    .insert(ConnectionKill(kill.clone()));
+                let answer = (house.handle)(request, peer);
+                async move { Ok::<_, Infallible>(answer.await.map(|b| body::counted(b, open))) }
+            }
+        });
+        let io = TokioIo::new(StallGuard::new(socket, limits::WRITE_STALL));
+        let builder = builder();
+        let mut connection = std::pin::pin!(builder.serve_connection(io, service));
+        let mut idle = tokio::time::interval(HEADER_READ_TIMEOUT);
+        idle.reset();
+        let mut stopping = false;
+        loop {
+            tokio::select! {
+                done = connection.as_mut() => {
+                    if let Err(error) = done {
+                        self.note_end(peer, &*error);
+                    }
+                    return;
+                }
+                () = kill.cancelled() => return,
+                () = self.stop.cancelled(), if !stopping => {
+                    stopping = true;
+                    connection.as_mut().graceful_shutdown();
+                    // a connection that has not yet said which protocol it speaks knows no graceful end
+                    if activity.is_unused() {
+                        return;
+                    }
+                }
+                _ = idle.tick() => match activity.tick() {
+                    IdleVerdict::Busy => {}
+                    IdleVerdict::NeverSpoke => return,
+                    IdleVerdict::Idle => connection.as_mut().graceful_shutdown(),
+                }
+            }
+        }
+    }
+
+    fn note_end(&self, peer: SocketAddr, error: &(dyn std::error::Error + 'static)) {
+        if stall::caused(error) {
+            let label = ListenerLabel {
+                listener: self.name,
+            };
+            self.metrics.write_stalls.get_or_create(&label).inc();
+        }
+        // peers leave in every way; that is no trouble of ours
+        debug!(listener = self.name, %peer, error, "connection ended");
+    }
+}
+
+fn builder() -> auto::Builder<TokioExecutor> {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_READ_TIMEOUT)
+        .max_headers(REQUEST_HEADERS)
+        .max_buf_size(REQUEST_HEADER_BYTES)
+        // a client that closes its sending side has left: its stream must not be kept
+        .half_close(false);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(H2_STREAMS)
+        .max_header_list_size(REQUEST_HEADER_BYTES as u32)
+        .max_send_buf_size(H2_SEND_BUFFER)
+        .keep_alive_interval(HEADER_READ_TIMEOUT)
+        .keep_alive_timeout(HEADER_READ_TIMEOUT);
+    builder
+}
+
+/// Counted for as long as it lives, also when its task panics.
+struct OpenConnection(Gauge);
+
+impl OpenConnection {
+    fn new(gauge: Gauge) -> Self {
+        gauge.inc();
+        Self(gauge)
+    }
+}
+
+impl Drop for OpenConnection {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+/// Errors that say something about one peer and nothing about this process.
+fn is_the_peers(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
+    matches!(
+        error.kind(),
+        ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted
+    )
+}
+
+#[cfg(test)]
+mod tests;
