@@ -1,5 +1,12 @@
-//! Everything that starts the system as a whole: the local stack, clients of its two listeners, the demo and its agent.
+//! Everything that starts the system as a whole: the local stack, clients of its listeners, the demo and its agent.
 //!
 //! `make demo`, `make up`, the end-to-end tests and the benches all use [`stack`], so there is one way to start it.
 
 pub mod agent;
+pub mod client;
+pub mod eventually;
+pub mod recording;
+pub mod stack;
+
+pub use eventually::eventually;
+pub use stack::{Stack, StackOptions};

@@ -1,0 +1,157 @@
+//! The real gateway as a child process, its memory, and tickets for it.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::Context;
+use bex_proto::driver::DriverKey;
+use bex_proto::launch::{LocalSandbox, SANDBOX_FILE, namespace_of, pod_of};
+use bex_proto::ticket::{ATTACH_HEADER, AttachAction, AttachClaims, KeyRing, random_jti};
+use bex_proto::{SessionId, limits};
+use bex_tests::eventually::eventually;
+use tempfile::TempDir;
+
+use crate::database::{Database, GENERATION, WORKSPACE};
+use crate::sink;
+
+const KEYS: &str = "k:5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a";
+
+/// Whether what passes is stored.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Tee {
+    On,
+    Off,
+}
+
+pub struct Gateway {
+    child: Child,
+    dir: TempDir,
+    pub attach: SocketAddr,
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn free_port() -> anyhow::Result<SocketAddr> {
+    Ok(std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?)
+}
+
+/// The directory this program was built into.
+pub fn binaries() -> anyhow::Result<PathBuf> {
+    Ok(std::env::current_exe()?.parent().context("a program lies in a directory")?.to_owned())
+}
+
+impl Gateway {
+    pub async fn start(database: &Database, tee: Tee) -> anyhow::Result<Self> {
+        let dir = tempfile::tempdir()?;
+        let (attach, exec, admin) = (free_port()?, free_port()?, free_port()?);
+        let child = Command::new(binaries()?.join("bex-gateway"))
+            .env_clear()
+            .envs([
+                ("BEX_ATTACH_LISTEN", attach.to_string()),
+                ("BEX_EXEC_LISTEN", exec.to_string()),
+                ("BEX_ADMIN_LISTEN", admin.to_string()),
+                ("BEX_DATABASE_URL", database.url.clone()),
+                ("BEX_LISTEN_DATABASE_URL", database.url.clone()),
+                ("BEX_ATTACH_KEYS", KEYS.into()),
+                ("BEX_EXEC_KEYS", KEYS.into()),
+                ("BEX_DRIVER_KEYS", KEYS.into()),
+                ("BEX_SANDBOX_KIND", "local".into()),
+                ("BEX_LOCAL", "1".into()),
+                ("BEX_SANDBOX_DIR", dir.path().display().to_string()),
+                ("BEX_DRIVER_BIN", binaries()?.join("bex-driver").display().to_string()),
+                ("BEX_TEE", if tee == Tee::On { "on" } else { "off" }.into()),
+                ("RUST_LOG", "warn".into()),
+            ])
+            .stdin(Stdio::null())
+            .spawn()
+            .context("cannot start bex-gateway; build it first")?;
+        let gateway = Self { child, dir, attach };
+        eventually("the gateway is ready", Duration::from_secs(20), || async {
+            sink::open(admin, "/readyz", &[]).await.ok()
+        })
+        .await?;
+        Ok(gateway)
+    }
+
+    /// The key a fake driver of this session must have.
+    pub fn driver_key(session: &SessionId) -> anyhow::Result<DriverKey> {
+        Ok(DriverKey::derive(KeyRing::parse(KEYS)?.signing_key().1, session, GENERATION))
+    }
+
+    /// Tells the gateway where a session's driver is.
+    pub fn register(&self, session: &SessionId, address: SocketAddr) -> anyhow::Result<()> {
+        let pid = std::process::id();
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+        // field 22, counted behind the parenthesised name
+        let pid_start = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(19)).context("no start time")?.parse()?;
+        let pod = pod_of(session, GENERATION);
+        let sandbox = LocalSandbox {
+            session: session.clone(),
+            generation: GENERATION,
+            namespace: namespace_of(&WORKSPACE.parse()?),
+            pod: pod.clone(),
+            pod_uid: "uid".into(),
+            address,
+            pid,
+            pid_start,
+            legacy: false,
+        };
+        let dir = self.dir.path().join(pod);
+        std::fs::create_dir_all(&dir)?;
+        std::fs::write(Path::join(&dir, SANDBOX_FILE), serde_json::to_vec(&sandbox)?)?;
+        Ok(())
+    }
+
+    /// A fresh read ticket.
+    pub fn ticket(session: &SessionId) -> anyhow::Result<String> {
+        let now = jiff::Timestamp::now().as_second();
+        let claims = AttachClaims {
+            sub: "bench".into(),
+            ses: session.clone(),
+            ws: WORKSPACE.parse()?,
+            act: AttachAction::Read,
+            trn: None,
+            rpo: false,
+            generation: None,
+            pod: None,
+            pod_uid: None,
+            ns: None,
+            iat: now,
+            exp: now + limits::ATTACH_TICKET_TTL.as_secs() as i64,
+            jti: random_jti(),
+        };
+        Ok(claims.sign(&KeyRing::parse(KEYS)?))
+    }
+
+    /// Reads a session's stream until `enough` bytes came.
+    pub async fn drink(&self, session: &SessionId, enough: u64) -> anyhow::Result<sink::Sunk> {
+        sink::drink(self.attach, &stream_path(session), &[(ATTACH_HEADER, &Self::ticket(session)?)], enough).await
+    }
+
+    /// Resident memory now and at its highest since the last [`Gateway::forget_peak`], in bytes.
+    pub fn memory(&self) -> anyhow::Result<(u64, u64)> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let field = |name: &str| -> anyhow::Result<u64> {
+            let line = status.lines().find(|l| l.starts_with(name)).context("no such field")?;
+            Ok(line.split_whitespace().nth(1).context("no value")?.parse::<u64>()? * 1024)
+        };
+        Ok((field("VmRSS:")?, field("VmHWM:")?))
+    }
+
+    /// Makes the highest memory the present one.
+    pub fn forget_peak(&self) -> anyhow::Result<()> {
+        Ok(std::fs::write(format!("/proc/{}/clear_refs", self.child.id()), "5")?)
+    }
+}
+
+/// A session's stream.
+pub fn stream_path(session: &SessionId) -> String {
+    format!("/v1/agent-sessions/{session}/stream")
+}
