@@ -4,9 +4,12 @@
 
 pub mod agent;
 pub mod client;
+pub mod demo;
+pub mod dev;
 pub mod eventually;
 pub mod recording;
 pub mod stack;
+pub mod tally;
 
 pub use eventually::eventually;
 pub use stack::{Stack, StackOptions};

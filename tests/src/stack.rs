@@ -15,7 +15,7 @@ pub use bex_testpg::Fsync;
 pub use binaries::bin_dir;
 pub use keys::{Keys, Tokens, ring};
 pub use logs::LogRules;
-pub use sandboxes::{Sandboxes, pid_lives};
+pub use sandboxes::{Sandboxes, command_line, pid_lives};
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,7 @@
 //! The demo agent's own promises, over its standard input and output.
 
+#![allow(clippy::unwrap_used, reason = "a test's unwrap is its assertion")]
+
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};

@@ -170,5 +170,6 @@ async fn crash(speaker: &Speaker) -> ! {
         let _ = speaker.ask(&call).await;
     }
     eprintln!("bex-demo-agent: crashing, as the prompt asks");
+    #[expect(clippy::disallowed_methods, reason = "a crash is what was asked for")]
     std::process::exit(CRASH_CODE)
 }

@@ -23,7 +23,8 @@ pub struct Sandboxes {
 }
 
 impl Sandboxes {
-    pub(super) fn new(dir: PathBuf) -> Self {
+    /// The sandboxes below a directory.
+    pub(crate) fn new(dir: PathBuf) -> Self {
         Self { dir }
     }
 
@@ -107,6 +108,10 @@ fn kill_sessions(leaders: &BTreeSet<u32>) {
         for pid in ours.iter().filter_map(|pid| i32::try_from(*pid).ok()) {
             let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
         }
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "looks at a level, from Drop, where nothing can be awaited"
+        )]
         std::thread::sleep(POLL);
     }
 }
@@ -114,6 +119,12 @@ fn kill_sessions(leaders: &BTreeSet<u32>) {
 /// Whether a process exists and is no zombie.
 pub fn pid_lives(pid: u32) -> bool {
     Stat::read(pid).is_some_and(|stat| !stat.zombie)
+}
+
+/// A process's command line, words joined by spaces; empty when it is gone.
+pub fn command_line(pid: u32) -> String {
+    let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    String::from_utf8_lossy(&line).replace('\0', " ")
 }
 
 /// What /proc/<pid>/stat tells.
@@ -137,11 +148,10 @@ impl Stat {
         })
     }
 
-    /// Whether its command line names something below a directory.
+    /// Whether it is a driver whose command line names something below a directory.
     fn names(&self, dir: &Path) -> bool {
-        let line = std::fs::read(format!("/proc/{}/cmdline", self.pid)).unwrap_or_default();
-        memchr::memmem::find(&line, dir.as_os_str().as_encoded_bytes()).is_some()
-            && memchr::memmem::find(&line, b"bex-driver").is_some()
+        let line = command_line(self.pid);
+        line.contains("bex-driver") && line.contains(&*dir.to_string_lossy())
     }
 }
 

@@ -1,0 +1,78 @@
+//! `make demo`: a session watched live, its sandbox removed, replayed and checked.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use bex_tests::demo::{DemoOptions, IDLE_GRACE, Summary, run};
+use bex_tests::dev::{DEV_DIR, Dev, Started, up};
+use bex_tests::{Stack, StackOptions};
+use clap::Parser;
+
+/// Watches one agent session from creation to replay.
+#[derive(Parser)]
+struct Args {
+    /// A recorded UI message stream to play instead of the demo agent.
+    #[arg(long, env = "STREAM")]
+    stream: Option<PathBuf>,
+    /// `1` leaves the stack running, as `make up` would have started it.
+    #[arg(long, env = "KEEP")]
+    keep: Option<String>,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    match demo(Args::parse()).await {
+        Ok(summary) => {
+            println!("{summary}");
+            ExitCode::from(u8::from(!summary.is_ok()))
+        }
+        Err(error) => {
+            eprintln!("demo: failed: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn demo(args: Args) -> anyhow::Result<Summary> {
+    let stream = args.stream.filter(|path| !path.as_os_str().is_empty());
+    let options = DemoOptions { stream };
+    match args.keep.as_deref() {
+        None | Some("" | "0") => throw_away(&options).await,
+        Some(_) => kept(&options).await,
+    }
+}
+
+async fn throw_away(options: &DemoOptions) -> anyhow::Result<Summary> {
+    println!("demo: starting PostgreSQL, api and gateway in a throw-away directory");
+    let stack = Stack::start(StackOptions {
+        idle_grace: Some(IDLE_GRACE),
+        ..StackOptions::default()
+    })
+    .await?;
+    let dev = Dev::of(&stack)?;
+    let summary = tokio::select! {
+        summary = run(&dev, options) => summary,
+        _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!("interrupted")),
+    };
+    match summary {
+        Ok(summary) => {
+            stack.stop().await?;
+            Ok(summary)
+        }
+        // dropped, the stack is killed; the first trouble is the one to tell
+        Err(error) => Err(error),
+    }
+}
+
+async fn kept(options: &DemoOptions) -> anyhow::Result<Summary> {
+    let grace = format!("--idle-grace-ms={}", IDLE_GRACE.as_millis());
+    let dev = match up(Path::new(DEV_DIR), &[grace]).await? {
+        Started::Now(dev) => dev,
+        Started::Already(dev) => {
+            println!("demo: using the stack that runs already");
+            dev
+        }
+    };
+    println!("demo: the stack stays up; {DEV_DIR}/dev.json tells where, `make down` ends it");
+    run(&dev, options).await
+}

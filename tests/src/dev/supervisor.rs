@@ -1,0 +1,42 @@
+//! The process that owns a background stack until it is told to end.
+
+use std::path::Path;
+
+use anyhow::Context;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::{DEV_FILE, Dev};
+use crate::stack::{Stack, StackOptions};
+
+/// Starts a stack in `dir`, writes its `dev.json`, and ends both on SIGTERM or SIGINT.
+///
+/// # Errors
+/// When it does not start, or its end is not clean.
+pub async fn serve(dir: &Path, options: StackOptions) -> anyhow::Result<()> {
+    // leaves the terminal's session, so that closing it does not end the stack; fails only for a leader of its own already
+    let _ = nix::unistd::setsid();
+    std::fs::create_dir_all(dir)?;
+    // a fresh database knows nothing of older sandboxes, and old logs explain nothing
+    for stale in ["sandboxes", "logs"] {
+        let _ = std::fs::remove_dir_all(dir.join(stale));
+    }
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let options = StackOptions {
+        dir: Some(dir.to_owned()),
+        ..options
+    };
+    let stack = tokio::select! {
+        stack = Stack::start(options) => stack?,
+        _ = terminate.recv() => return Ok(()),
+        _ = interrupt.recv() => return Ok(()),
+    };
+    Dev::of(&stack)?.write(dir)?;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    let stopped = stack.stop().await;
+    std::fs::remove_file(dir.join(DEV_FILE)).context("dev.json was removed by somebody else")?;
+    stopped
+}

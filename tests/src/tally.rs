@@ -1,0 +1,113 @@
+//! Comparing what a viewer was shown with what is stored.
+
+use std::collections::BTreeMap;
+
+use bex_proto::PartId;
+use bytes::Bytes;
+use serde_json::Value;
+
+/// Parts with their identity.
+pub type Parts = Vec<(PartId, Bytes)>;
+
+/// The outcome of a comparison.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Stored parts that were shown, or that the stream's own `start` and `finish` stand for.
+    pub accounted: usize,
+    /// Stored parts that were not shown.
+    pub lost: Vec<PartId>,
+    /// Parts shown more than once.
+    pub duplicated: Vec<PartId>,
+    /// Parts shown after a later one.
+    pub disordered: Vec<PartId>,
+    /// Parts shown with other bytes.
+    pub altered: Vec<PartId>,
+    /// Parts shown that are not stored.
+    pub foreign: Vec<PartId>,
+}
+
+impl Tally {
+    /// Compares. Both stores and streams are in conversation order.
+    pub fn of(stored: &[(PartId, Bytes)], shown: &[(PartId, Bytes)]) -> Self {
+        let by_id: BTreeMap<PartId, &Bytes> = stored.iter().map(|(id, b)| (*id, b)).collect();
+        let mut tally = Self::default();
+        let mut seen: BTreeMap<PartId, ()> = BTreeMap::new();
+        let mut last = None;
+        for (id, bytes) in shown {
+            if seen.insert(*id, ()).is_some() {
+                tally.duplicated.push(*id);
+            } else if last.is_some_and(|last| *id < last) {
+                tally.disordered.push(*id);
+            }
+            last = last.max(Some(*id));
+            match by_id.get(id) {
+                None => tally.foreign.push(*id),
+                Some(stored) if *stored == bytes || is_folded(stored) => {}
+                Some(_) => tally.altered.push(*id),
+            }
+        }
+        for (id, bytes) in &by_id {
+            if seen.contains_key(id) || is_folded(bytes) {
+                tally.accounted += 1;
+            } else {
+                tally.lost.push(*id);
+            }
+        }
+        tally
+    }
+
+    /// Nothing lost, nothing twice, nothing changed, everything in order.
+    pub fn is_clean(&self) -> bool {
+        let faults = [
+            &self.lost,
+            &self.duplicated,
+            &self.disordered,
+            &self.altered,
+            &self.foreign,
+        ];
+        faults.iter().all(|ids| ids.is_empty())
+    }
+}
+
+/// A stream has one `start` and one `finish` of its own; those of single turns live on in them.
+fn is_folded(part: &[u8]) -> bool {
+    let part: Value = serde_json::from_slice(part).unwrap_or_default();
+    matches!(part["type"].as_str(), Some("start" | "finish"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(index: u32, text: &str) -> (PartId, Bytes) {
+        let data = format!(r#"{{"type":"text-delta","id":"t","delta":"{text}"}}"#);
+        (PartId::new(1, index), data.into())
+    }
+
+    fn start() -> (PartId, Bytes) {
+        (
+            PartId::new(1, 0),
+            Bytes::from_static(br#"{"type":"start"}"#),
+        )
+    }
+
+    #[test]
+    fn a_clean_stream_is_clean_with_or_without_its_folded_start() {
+        let stored = [start(), part(1, "a"), part(2, "b")];
+        let tally = Tally::of(&stored, &[part(1, "a"), part(2, "b")]);
+        assert!(tally.is_clean(), "{tally:?}");
+        assert_eq!(tally.accounted, 3);
+    }
+
+    #[test]
+    fn each_fault_is_named() {
+        let stored = [start(), part(1, "a"), part(2, "b"), part(3, "c")];
+        let shown = [part(2, "b"), part(1, "x"), part(1, "x"), part(9, "z")];
+        let tally = Tally::of(&stored, &shown);
+        let id = |n| vec![PartId::new(1, n)];
+        assert_eq!((tally.lost, tally.duplicated), (id(3), id(1)));
+        assert_eq!((tally.disordered, tally.foreign), (id(1), id(9)));
+        assert_eq!(tally.altered.len(), 2, "both showings of part 1");
+        assert_eq!(tally.accounted, 3);
+    }
+}
