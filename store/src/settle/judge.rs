@@ -218,7 +218,8 @@ mod tests {
         );
         assert_eq!(with(|f| f.stored.parts = 4), Some(R::DigestMismatch));
         assert_eq!(with(fewer), Some(R::LogUnreadable));
-        let cases: [(fn(&mut Facts), R); 6] = [
+        type Change = fn(&mut Facts);
+        let cases: [(Change, R); 6] = [
             (|f| f.cause = Cause::StoreFailed, R::StoreFailed),
             (|f| f.quota_mark = Some(PartId::new(2, 2)), R::SessionQuota),
             (|f| f.quota_mark = Some(PartId::new(1, 9)), R::SessionQuota),

@@ -167,7 +167,7 @@ impl TestPg {
                 Err(PgError::NotReady { log, .. })
                     if Instant::now() < deadline && log.contains("shared memory block") =>
                 {
-                    std::thread::sleep(POLL);
+                    pause();
                 }
                 other => return other,
             }
@@ -295,7 +295,7 @@ impl TestPg {
                     log,
                 });
             }
-            std::thread::sleep(POLL);
+            pause();
         }
     }
 
@@ -313,6 +313,15 @@ impl Drop for TestPg {
     fn drop(&mut self) {
         self.close_keeper();
     }
+}
+
+/// Between two looks at the server's own state, which nothing announces.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a bounded poll of a level; this crate has no async runtime"
+)]
+fn pause() {
+    std::thread::sleep(POLL);
 }
 
 /// The postmaster's pid and whether it says `ready`.

@@ -1,0 +1,230 @@
+//! Both read orders and what is known without payloads.
+
+use bex_proto::ids::PartId;
+use bex_proto::{PartIndex, Seq, SessionId, TurnNo, limits};
+
+use crate::support::*;
+
+fn sized(index: u32, bytes: usize) -> bex_proto::transcript::Part {
+    let frame = r#"{"type":"x","d":""}"#.len();
+    part(
+        1,
+        index,
+        &format!(r#"{{"type":"x","d":"{}"}}"#, "y".repeat(bytes - frame)),
+    )
+}
+
+#[tokio::test]
+async fn a_conversation_page_is_bounded_and_never_empty() {
+    let store = Store::new().await;
+    let session = store.running().await;
+    let batch = [
+        sized(0, 100),
+        sized(1, 100),
+        sized(2, 5000),
+        sized(3, 100),
+        sized(5, 100),
+    ];
+    store.append(&session, &batch).await;
+    let page = async |from: u32, parts: u32, bytes: usize| {
+        let read = store
+            .db
+            .read_conversation(&session, PartId::new(1, from), parts, bytes)
+            .await
+            .unwrap();
+        read.iter().map(|p| p.id.index.0).collect::<Vec<_>>()
+    };
+    assert_eq!(page(0, 10, 200).await, [0, 1]);
+    assert_eq!(page(0, 10, 5000).await, [0, 1]);
+    assert_eq!(
+        page(2, 10, 200).await,
+        [2],
+        "a part larger than the page is a page"
+    );
+    assert_eq!(
+        page(3, 10, 1 << 20).await,
+        [3, 5],
+        "holes are left to the caller"
+    );
+    assert_eq!(page(0, 3, 1 << 20).await, [0, 1, 2]);
+    assert_eq!(page(6, 3, 1 << 20).await, Vec::<u32>::new());
+    let whole = store
+        .db
+        .read_conversation(&session, PartId::new(1, 2), 1, 1)
+        .await
+        .unwrap();
+    assert_eq!(whole[0].bytes, batch[2].bytes);
+    assert_eq!((whole[0].kind.as_str(), whole[0].seq), ("x", Seq(2)));
+}
+
+#[tokio::test]
+async fn a_conversation_goes_on_into_the_next_turn() {
+    let store = Store::new().await;
+    let session = store.running().await;
+    store.append(&session, &parts(0..2)).await;
+    store
+        .settle(
+            &session,
+            Some(&end_of(2)),
+            bex_store::settle::SandboxAfter::Idle,
+        )
+        .await;
+    let new = bex_store::sessions::NewTurn {
+        session: session.clone(),
+        workspace: workspace(),
+        prompt: "more".into(),
+        idempotency: None,
+    };
+    store.db.begin_turn(&new).await.unwrap();
+    store
+        .append_at(&session, TurnNo(2), G1, &[part(2, 0, &text_of(0))], None)
+        .await;
+    let read = store
+        .db
+        .read_conversation(&session, PartId::new(1, 1), 10, 1 << 20)
+        .await
+        .unwrap();
+    assert_eq!(
+        read.iter().map(|p| p.id.to_string()).collect::<Vec<_>>(),
+        ["1.1", "2.0"]
+    );
+}
+
+#[tokio::test]
+async fn a_feed_is_in_commit_order_and_says_when_it_is_caught_up() {
+    let store = Store::new().await;
+    let session = store.running().await;
+    store.append(&session, &parts([0, 3])).await;
+    store.append(&session, &parts([1, 2])).await;
+    let page = store.db.read_feed(&session, Seq(-1), 3).await.unwrap();
+    assert_eq!(
+        page.parts
+            .iter()
+            .map(|p| (p.seq.0, p.id.index.0))
+            .collect::<Vec<_>>(),
+        [(0, 0), (1, 3), (2, 1)]
+    );
+    assert_eq!((page.next_after, page.caught_up), (Seq(2), false));
+    let page = store
+        .db
+        .read_feed(&session, page.next_after, 3)
+        .await
+        .unwrap();
+    assert_eq!(
+        (page.parts.len(), page.next_after, page.caught_up),
+        (1, Seq(3), true)
+    );
+    let page = store
+        .db
+        .read_feed(&session, page.next_after, 3)
+        .await
+        .unwrap();
+    assert_eq!(
+        (page.parts.len(), page.next_after, page.caught_up),
+        (0, Seq(3), true)
+    );
+    let nobody = store
+        .db
+        .read_feed(&SessionId::random(), Seq(-1), 3)
+        .await
+        .unwrap();
+    assert!(nobody.parts.is_empty() && nobody.caught_up);
+}
+
+#[tokio::test]
+async fn a_feed_page_is_four_mib_at_most() {
+    let store = Store::new().await;
+    let session = store.running().await;
+    for index in 0..6 {
+        store
+            .append(&session, &[sized(index, limits::PART_BYTES)])
+            .await;
+    }
+    let page = store.db.read_feed(&session, Seq(-1), 1000).await.unwrap();
+    assert_eq!((page.parts.len(), page.caught_up), (4, false));
+    let page = store
+        .db
+        .read_feed(&session, page.next_after, 1000)
+        .await
+        .unwrap();
+    assert_eq!((page.parts.len(), page.caught_up), (2, true));
+}
+
+#[tokio::test]
+async fn the_contiguous_prefix_ends_at_the_first_hole() {
+    let store = Store::new().await;
+    let session = store.running().await;
+    let end = async || store.db.contiguous_end(&session, T1).await.unwrap().0;
+    assert_eq!(end().await, 0);
+    store.append(&session, &parts([1, 2])).await;
+    assert_eq!(end().await, 0);
+    store.append(&session, &parts([0, 5])).await;
+    assert_eq!(end().await, 3);
+    assert_eq!(
+        store
+            .db
+            .next_stored(&session, PartId::new(1, 3))
+            .await
+            .unwrap(),
+        Some(PartIndex(5))
+    );
+    store.append(&session, &parts([3, 4])).await;
+    assert_eq!(end().await, 6);
+    assert_eq!(
+        store
+            .db
+            .next_stored(&session, PartId::new(1, 6))
+            .await
+            .unwrap(),
+        None
+    );
+    assert_eq!(
+        store.db.contiguous_end(&session, TurnNo(9)).await.unwrap(),
+        PartIndex(0)
+    );
+}
+
+#[tokio::test]
+async fn heads_tell_what_is_open_without_payloads() {
+    let store = Store::new().await;
+    let session = store.running().await;
+    let texts = [
+        r#"{"type":"text-start","id":"t"}"#,
+        r#"{"type":"text-delta","id":"t","delta":"x"}"#,
+        r#"{"type":"tool-input-start","toolCallId":"c","toolName":"n"}"#,
+        r#"{"type":"tool-input-delta","toolCallId":"c","inputTextDelta":"{"}"#,
+        r#"{"type":"text-end","id":"t"}"#,
+    ];
+    let batch: Vec<_> = texts
+        .iter()
+        .zip(0..)
+        .map(|(text, index)| part(1, index, text))
+        .collect();
+    store.append(&session, &batch).await;
+    let heads = store
+        .db
+        .kinds_before(&session, PartId::new(1, 4), PartIndex(0))
+        .await
+        .unwrap();
+    let shown: Vec<_> = heads
+        .iter()
+        .map(|h| format!("{}:{}:{}", h.index, h.kind, h.chunk_id.as_deref().unwrap()))
+        .collect();
+    assert_eq!(
+        shown,
+        [
+            "0:text-start:t",
+            "2:tool-input-start:c",
+            "3:tool-input-delta:c"
+        ]
+    );
+    let read = store
+        .db
+        .read_parts(&session, T1, &[PartIndex(3), PartIndex(2), PartIndex(77)])
+        .await
+        .unwrap();
+    assert_eq!(
+        read.iter().map(|p| &p.bytes[..]).collect::<Vec<_>>(),
+        [texts[2].as_bytes(), texts[3].as_bytes()]
+    );
+}
