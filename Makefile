@@ -1,0 +1,45 @@
+# Everything a person types here; CI calls the same targets. Needs Rust and make; the rest is installed or named.
+.DEFAULT_GOAL := help
+.PHONY: help demo up down status test nightly bench fmt lint
+
+export CARGO_TARGET_DIR ?= target
+BIN := $(CARGO_TARGET_DIR)/debug
+BUILD := cargo build --workspace --bins --quiet
+
+help: ## what there is
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST)
+
+demo: ## one session live, then its replay; STREAM=file.sse plays a recording, KEEP=1 leaves the stack running
+	@scripts/setup postgres
+	@$(BUILD)
+	@STREAM='$(STREAM)' KEEP='$(KEEP)' $(BIN)/bex-demo
+
+up: ## the stack in the background; .bex/dev.json tells where
+	@scripts/setup postgres
+	@$(BUILD)
+	@$(BIN)/bex-stack up
+
+down: ## ends it
+	@test -x $(BIN)/bex-stack || $(BUILD)
+	@$(BIN)/bex-stack down
+
+status: ## whether it runs
+	@test -x $(BIN)/bex-stack || $(BUILD)
+	@$(BIN)/bex-stack status
+
+test: ## format, lint, unit, store on real PostgreSQL, end to end with the real binaries
+	@scripts/test
+
+nightly: ## as test, with ten times the merge cases
+	@BEX_MERGE_CASES=10000 NEXTEST_PROFILE=nightly scripts/test
+
+bench: ## the figures of the README, each beside its floor
+	@scripts/setup postgres
+	@cargo build --release --workspace --bins --all-features --quiet
+	@$(CARGO_TARGET_DIR)/release/bex-bench
+
+fmt: ## formats
+	@cargo fmt --all
+
+lint: ## clippy and shellcheck
+	@scripts/test lint
