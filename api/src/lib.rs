@@ -1,1 +1,19 @@
+//! The control plane of the transcript plane.
+//!
+//! [`http`] answers the REST verbs; every change of state is one call of the store. [`dispatch`] makes sandboxes and
+//! delivers turns, [`completer`] harvests, settles and tears down. The api never opens a connection into a sandbox:
+//! what it wants from there it asks of the gateway through [`exec_client`].
 
+pub mod admin;
+pub mod auth;
+pub mod completer;
+pub mod config;
+pub mod dispatch;
+pub mod exec_client;
+pub mod http;
+pub mod metrics;
+pub mod notices;
+pub mod openapi;
+pub mod profiles;
+pub mod sandbox;
+pub mod tickets;

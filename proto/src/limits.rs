@@ -154,6 +154,35 @@ pub const IDEMPOTENCY_KEY_BYTES: usize = 255;
 /// How long an idempotency key is remembered.
 pub const IDEMPOTENCY_TTL: Duration = Duration::from_secs(24 * 3600);
 
+/// A session's title.
+pub const TITLE_BYTES: usize = 512;
+/// A repository's URL; what browsers and git servers still take.
+pub const REPO_BYTES: usize = 2048;
+/// A branch's name.
+pub const BRANCH_BYTES: usize = 255;
+/// Other words of a request: profile, model, workflow id, an environment variable's name.
+pub const WORD_BYTES: usize = 255;
+/// A secretRef: a Kubernetes name and key fit.
+pub const SECRET_REF_BYTES: usize = 253;
+/// Environment variables of one session.
+pub const AGENT_ENV: usize = 64;
+/// Arguments of one command.
+pub const ARGV_WORDS: usize = 256;
+/// All bytes of one command's arguments: half of what Linux passes to one program.
+pub const ARGV_BYTES: usize = 64 * KIB;
+/// Turns shown with a single session: the newest ones.
+pub const SESSION_TURNS_SHOWN: u32 = 1000;
+/// Requests one api process works on at once; more are refused, not queued.
+pub const API_IN_FLIGHT: usize = 512;
+/// Until an answer's head: the turns verb's wait and the store's own limits fit in.
+pub const API_TIMEOUT: Duration = Duration::from_secs(40);
+/// Connections of one api process.
+pub const API_CONNECTIONS: usize = 4096;
+/// Until a request's head is complete.
+pub const API_HEADER_TIMEOUT: Duration = Duration::from_secs(15);
+/// Open requests of a process that shuts down; below the 25 s in which it must be gone.
+pub const API_DRAIN: Duration = Duration::from_secs(15);
+
 // --- completer and dispatcher
 
 /// The Completer's tick.

@@ -1,0 +1,60 @@
+//! The admin listener: alive, ready, metrics. Loopback or cluster-internal, no authentication, nothing of a tenant.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use axum::Router;
+use axum::extract::State;
+use axum::response::IntoResponse;
+use axum::routing::get;
+use bex_store::Db;
+use http::{StatusCode, header};
+
+use crate::metrics::Metrics;
+
+const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// What the probes look at.
+pub struct Admin {
+    db: Db,
+    metrics: Arc<Metrics>,
+    draining: AtomicBool,
+}
+
+impl Admin {
+    /// Ready as long as the store answers.
+    pub fn new(db: Db, metrics: Arc<Metrics>) -> Self {
+        Self { db, metrics, draining: AtomicBool::new(false) }
+    }
+
+    /// Not ready from now on: the process shuts down.
+    pub fn drain(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+    }
+}
+
+/// The admin listener's routes.
+pub fn router(admin: Arc<Admin>) -> Router {
+    Router::new()
+        .route("/healthz", get(|| async { "ok\n" }))
+        .route("/readyz", get(ready))
+        .route("/metrics", get(metrics))
+        .with_state(admin)
+}
+
+async fn ready(State(admin): State<Arc<Admin>>) -> (StatusCode, &'static str) {
+    if admin.draining.load(Ordering::Relaxed) {
+        return (StatusCode::SERVICE_UNAVAILABLE, "draining\n");
+    }
+    match admin.db.ping().await {
+        Ok(()) => (StatusCode::OK, "ready\n"),
+        Err(error) => {
+            tracing::warn!(%error, "not ready: the store does not answer");
+            (StatusCode::SERVICE_UNAVAILABLE, "the store does not answer\n")
+        }
+    }
+}
+
+async fn metrics(State(admin): State<Arc<Admin>>) -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, METRICS_TYPE)], admin.metrics.text())
+}

@@ -1,0 +1,136 @@
+//! Configuration: read once, before any port is bound, into plain data. Every fault is reported in one go, by the name
+//! of its variable and never with its value.
+
+mod parse;
+mod raw;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use bex_proto::ticket::KeyRing;
+use bex_store::DbConfig;
+
+use crate::auth::ServiceTokens;
+use crate::profiles::Profiles;
+
+pub use raw::{MigrateArgs, ServeArgs};
+
+/// Exit code of a process whose configuration is refused (EX_USAGE).
+pub const EXIT_USAGE: u8 = 64;
+
+/// What `serve` runs with.
+#[derive(Debug)]
+pub struct Config {
+    /// REST.
+    pub listen: SocketAddr,
+    /// Health, readiness, metrics.
+    pub admin_listen: SocketAddr,
+    /// The store.
+    pub database: DbConfig,
+    /// A direct connection for LISTEN; without it changes are polled.
+    pub listen_database: Option<DbConfig>,
+    /// Attach, exec and driver rings.
+    pub keys: Keys,
+    /// Prefix of every `streamUrl`, without a slash at its end.
+    pub attach_public_url: String,
+    /// The gateway's exec listener.
+    pub exec_url: hyper::Uri,
+    /// Who may call.
+    pub tokens: ServiceTokens,
+    /// What may run.
+    pub profiles: Profiles,
+    /// Where it runs.
+    pub sandbox: SandboxKind,
+    /// Loops.
+    pub timings: Timings,
+    /// Live sessions of one workspace.
+    pub live_limit: u32,
+}
+
+/// The three key rings, which never stand in for one another.
+#[derive(Debug, Clone)]
+pub struct Keys {
+    /// Browsers to gateway.
+    pub attach: KeyRing,
+    /// Api to gateway.
+    pub exec: KeyRing,
+    /// Gateway to driver; the api derives each driver's key from it.
+    pub driver: KeyRing,
+}
+
+/// Where sandboxes run.
+#[derive(Debug, Clone)]
+pub enum SandboxKind {
+    /// Directories and processes of this machine.
+    Local(LocalSandboxes),
+}
+
+/// The local kind's settings.
+#[derive(Clone)]
+pub struct LocalSandboxes {
+    /// One directory per sandbox in here.
+    pub dir: PathBuf,
+    /// The driver's program.
+    pub driver: PathBuf,
+    /// Values by secretRef.
+    pub secrets: BTreeMap<String, String>,
+}
+
+impl std::fmt::Debug for LocalSandboxes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LocalSandboxes")
+            .field("dir", &self.dir)
+            .field("driver", &self.driver)
+            .field("secrets", &self.secrets.len())
+            .finish()
+    }
+}
+
+/// How patient the loops are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timings {
+    /// The Completer's tick.
+    pub completer_tick: Duration,
+    /// Life of an idle sandbox.
+    pub idle_grace: Duration,
+    /// Silence that ends a turn.
+    pub turn_deadline: Duration,
+    /// How long a status may be unreadable.
+    pub status_unreadable: Duration,
+}
+
+/// One variable that is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{variable}: {problem}")]
+pub struct ConfigFault {
+    /// Its name.
+    pub variable: &'static str,
+    /// What is wrong; the value is never repeated.
+    pub problem: String,
+}
+
+impl Config {
+    /// Checks everything and reports every fault.
+    ///
+    /// # Errors
+    /// All faults found, at least one.
+    pub fn from_args(args: &ServeArgs) -> Result<Self, Vec<ConfigFault>> {
+        parse::config(args)
+    }
+}
+
+/// The direct database of `migrate`.
+///
+/// # Errors
+/// When the URL is not given.
+pub fn migrate_database(args: &MigrateArgs) -> Result<DbConfig, Vec<ConfigFault>> {
+    match &args.database_direct_url {
+        Some(url) => Ok(DbConfig::new(url, "bex-api migrate").with_ca(args.database_ca.clone())),
+        None => Err(vec![ConfigFault {
+            variable: "BEX_DATABASE_DIRECT_URL",
+            problem: "is not set".into(),
+        }]),
+    }
+}

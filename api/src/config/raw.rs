@@ -1,0 +1,90 @@
+//! The environment as text, one field per variable. clap reads it and documents it in `--help`; nothing here judges.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+/// Variables of `bex-api serve`.
+#[derive(Clone, Default, Args)]
+pub struct ServeArgs {
+    /// REST listener, `address:port`
+    #[arg(long, env = "BEX_API_LISTEN", default_value = "127.0.0.1:8080")]
+    pub api_listen: String,
+    /// Health, readiness and metrics listener
+    #[arg(long, env = "BEX_ADMIN_LISTEN", default_value = "127.0.0.1:9080")]
+    pub admin_listen: String,
+    /// PostgreSQL; may be a transaction-pooling pgbouncer
+    #[arg(long, env = "BEX_DATABASE_URL", hide_env_values = true)]
+    pub database_url: Option<String>,
+    /// PostgreSQL for LISTEN, a direct connection; without it changes are polled once a second
+    #[arg(long, env = "BEX_LISTEN_DATABASE_URL", hide_env_values = true)]
+    pub listen_database_url: Option<String>,
+    /// PEM certificates that the database's certificate must chain to
+    #[arg(long, env = "BEX_DATABASE_CA")]
+    pub database_ca: Option<PathBuf>,
+    /// Attach ring: `kid:hex,…`; the first signs, all verify
+    #[arg(long, env = "BEX_ATTACH_KEYS", hide_env_values = true)]
+    pub attach_keys: Option<String>,
+    /// Exec ring
+    #[arg(long, env = "BEX_EXEC_KEYS", hide_env_values = true)]
+    pub exec_keys: Option<String>,
+    /// Driver ring
+    #[arg(long, env = "BEX_DRIVER_KEYS", hide_env_values = true)]
+    pub driver_keys: Option<String>,
+    /// Prefix of every streamUrl
+    #[arg(long, env = "BEX_ATTACH_PUBLIC_URL")]
+    pub attach_public_url: Option<String>,
+    /// The gateway's exec listener
+    #[arg(long, env = "BEX_EXEC_URL")]
+    pub exec_url: Option<String>,
+    /// JSON file of service tokens (SHA-256, subject, workspaces, role)
+    #[arg(long, env = "BEX_SERVICE_TOKENS")]
+    pub service_tokens: Option<PathBuf>,
+    /// JSON file of agent profiles
+    #[arg(long, env = "BEX_PROFILES")]
+    pub profiles: Option<PathBuf>,
+    /// Where sandboxes run: `local`
+    #[arg(long, env = "BEX_SANDBOX_KIND")]
+    pub sandbox_kind: Option<String>,
+    /// `1` allows what is safe on one machine only
+    #[arg(long, env = "BEX_LOCAL")]
+    pub local: Option<String>,
+    /// Directory of local sandboxes
+    #[arg(long, env = "BEX_SANDBOX_DIR")]
+    pub sandbox_dir: Option<PathBuf>,
+    /// The driver's program, an absolute path
+    #[arg(long, env = "BEX_DRIVER_BIN")]
+    pub driver_bin: Option<PathBuf>,
+    /// Directory of recordings for the player
+    #[arg(long, env = "BEX_PLAY_DIR")]
+    pub play_dir: Option<PathBuf>,
+    /// JSON file: secretRef to value
+    #[arg(long, env = "BEX_SECRETS_FILE")]
+    pub secrets_file: Option<PathBuf>,
+    /// The Completer's tick, milliseconds
+    #[arg(long, env = "BEX_COMPLETER_TICK_MS")]
+    pub completer_tick_ms: Option<String>,
+    /// Life of an idle sandbox, milliseconds
+    #[arg(long, env = "BEX_IDLE_GRACE_MS")]
+    pub idle_grace_ms: Option<String>,
+    /// Silence that ends a turn, milliseconds
+    #[arg(long, env = "BEX_TURN_DEADLINE_MS")]
+    pub turn_deadline_ms: Option<String>,
+    /// How long a status may be unreadable, milliseconds
+    #[arg(long, env = "BEX_STATUS_UNREADABLE_MS")]
+    pub status_unreadable_ms: Option<String>,
+    /// Live sessions of one workspace
+    #[arg(long, env = "BEX_LIVE_LIMIT")]
+    pub live_limit: Option<String>,
+}
+
+/// Variables of `bex-api migrate`.
+#[derive(Clone, Default, Args)]
+pub struct MigrateArgs {
+    /// PostgreSQL, a direct connection as the schema's owner
+    #[arg(long, env = "BEX_DATABASE_DIRECT_URL", hide_env_values = true)]
+    pub database_direct_url: Option<String>,
+    /// PEM certificates that the database's certificate must chain to
+    #[arg(long, env = "BEX_DATABASE_CA")]
+    pub database_ca: Option<PathBuf>,
+}

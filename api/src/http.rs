@@ -1,0 +1,105 @@
+//! The REST verbs of the contract. One file per resource; every one reads its request in the same order: who calls, may
+//! they, does it exist for them, is the body right, then one call of the store.
+
+pub(crate) mod attach_ticket;
+mod error;
+pub(crate) mod exec;
+mod extract;
+mod layers;
+mod lifecycle;
+pub(crate) mod revocations;
+mod sandbox_calls;
+mod secret_literal;
+pub mod serve;
+pub(crate) mod sessions;
+mod settle_wait;
+pub(crate) mod transcript;
+pub(crate) mod turns;
+mod validate;
+pub(crate) mod views;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::routing::{delete, get, post};
+use bex_proto::problem::Code;
+use bex_store::Db;
+use bex_store::sessions::SessionRow;
+
+use crate::auth::{Authenticator, Caller};
+use crate::metrics::Metrics;
+use crate::notices::Notices;
+use crate::profiles::Profiles;
+use crate::tickets::AttachTickets;
+
+pub use error::ApiError;
+pub use sandbox_calls::{Activity, SandboxCalls};
+
+/// Everything the handlers share.
+pub struct Api {
+    /// The store.
+    pub db: Db,
+    /// Who may call.
+    pub auth: Authenticator,
+    /// What may run.
+    pub profiles: Arc<Profiles>,
+    /// Mints attach tickets.
+    pub tickets: AttachTickets,
+    /// Asks sandboxes, through the gateway.
+    pub sandboxes: Arc<dyn SandboxCalls>,
+    /// What other processes announced.
+    pub notices: Notices,
+    /// Live sessions of one workspace.
+    pub live_limit: u32,
+    /// Counts and times requests.
+    pub metrics: Arc<Metrics>,
+}
+
+/// The router and the list of its routes from one table, so that the OpenAPI document can be compared with it.
+macro_rules! routes {
+    ($($method:ident $path:literal => $handler:path;)+) => {
+        /// Method and path of every route.
+        pub const ROUTES: &[(&str, &str)] = &[$((stringify!($method), $path)),+];
+
+        fn routes() -> Router<Arc<Api>> {
+            Router::new()$(.route($path, $method($handler)))+
+        }
+    };
+}
+
+routes! {
+    post "/v1/agent-sessions" => sessions::create;
+    get "/v1/agent-sessions" => sessions::list;
+    get "/v1/agent-sessions/{id}" => sessions::get;
+    delete "/v1/agent-sessions/{id}" => sessions::delete;
+    post "/v1/agent-sessions/{id}/turns" => turns::begin;
+    get "/v1/agent-sessions/{id}/turns" => turns::list;
+    post "/v1/agent-sessions/{id}/turns/{turn}/stop" => turns::stop;
+    post "/v1/agent-sessions/{id}/cancel" => lifecycle::cancel;
+    post "/v1/agent-sessions/{id}/archive" => lifecycle::archive;
+    post "/v1/agent-sessions/{id}/unarchive" => lifecycle::unarchive;
+    post "/v1/agent-sessions/{id}/attach-ticket" => attach_ticket::mint;
+    get "/v1/agent-sessions/{id}/transcript" => transcript::read;
+    post "/v1/agent-sessions/{id}/exec" => exec::run;
+    post "/v1/revocations" => revocations::create;
+    get "/openapi.json" => crate::openapi::serve;
+}
+
+/// The whole service: routes, problems for what is no route, and the layers around all of it.
+pub fn router(api: Arc<Api>) -> Router {
+    let metrics = Arc::clone(&api.metrics);
+    let router = routes()
+        .fallback(|| async { ApiError::from(Code::NotFound) })
+        .method_not_allowed_fallback(|| async { ApiError::from(Code::MethodNotAllowed) })
+        .with_state(api);
+    layers::around(router, metrics)
+}
+
+impl Api {
+    /// A session of one of the caller's workspaces. Another's, one that never was and a malformed id are the same.
+    async fn session_of(&self, caller: &Caller, id: &str) -> Result<SessionRow, ApiError> {
+        let id = id.parse().map_err(|_| Code::NotFound)?;
+        let row = self.db.session(&id).await?.ok_or(Code::NotFound)?;
+        if caller.acts_for(&row.workspace) { Ok(row) } else { Err(Code::NotFound.into()) }
+    }
+}

@@ -1,0 +1,74 @@
+//! `POST /v1/revocations`: ends matching streams within a second and voids older tickets.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use bex_proto::problem::Code;
+use bex_proto::{WorkspaceId, limits};
+use bex_store::audit::AuditEvent;
+use bex_store::revocations::Revocation;
+use http::StatusCode;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::extract::{Parsed, Payload};
+use super::{Api, ApiError, validate};
+use crate::auth::{Caller, Role};
+
+/// Whom to revoke: everybody of the workspace, or only a subject, or only a session, or both.
+#[derive(Clone, Deserialize, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schema(as = Revocation)]
+pub struct RevocationBody {
+    workspace_id: String,
+    /// Only this subject's tickets.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    subject: Option<String>,
+    /// Only tickets for this session.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    session_id: Option<String>,
+}
+
+/// The handler.
+pub async fn create(State(api): State<Arc<Api>>, caller: Caller, payload: Payload) -> Result<Response, ApiError> {
+    caller.need(Role::Admin)?;
+    let body: Parsed<RevocationBody> = payload.json().await?;
+    let asked = body.value;
+    let workspace: WorkspaceId =
+        asked.workspace_id.parse().map_err(|_| ApiError::invalid("workspaceId is not a workspace id"))?;
+    if !caller.acts_for(&workspace) {
+        return Err(Code::NotFound.into());
+    }
+    validate::optional("subject", asked.subject.as_deref(), limits::WORD_BYTES)?;
+    let session = match &asked.session_id {
+        None => None,
+        Some(id) => {
+            let row = api.session_of(&caller, id).await?;
+            if row.workspace != workspace {
+                return Err(Code::NotFound.into());
+            }
+            Some(row.id)
+        }
+    };
+    let revocation = Revocation {
+        workspace: workspace.clone(),
+        subject: asked.subject.clone(),
+        session: session.clone(),
+        created_by: caller.subject.clone(),
+    };
+    api.db.revoke(&revocation).await?;
+    let event = AuditEvent {
+        workspace: &workspace,
+        subject: &caller.subject,
+        action: "revocation.create",
+        session: session.as_ref(),
+        result: "ok",
+        detail: None,
+    };
+    if let Err(error) = api.db.audit_event(&event).await {
+        tracing::error!(%error, workspace = %workspace, "an audit event was not recorded");
+    }
+    Ok((StatusCode::CREATED, Json(asked)).into_response())
+}

@@ -1,0 +1,89 @@
+//! What the verbs ask of a sandbox. A trait, so that handler tests can script the gateway.
+
+use async_trait::async_trait;
+use axum::body::Body;
+use bex_proto::driver::{DriverState, Status};
+use bex_proto::TurnNo;
+use bex_store::sandboxes::{SandboxRow, SandboxState};
+use bex_store::sessions::SessionRow;
+
+use crate::exec_client::{ExecClient, ExecFailure, ExecTarget, SandboxRpc};
+
+/// What a driver does just now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Activity {
+    /// It speaks the turn.
+    Speaking,
+    /// It is done with the turn, or gone: only the settle is missing.
+    Done,
+    /// It could not be asked.
+    Unknown,
+}
+
+/// Calls into a sandbox, through the gateway.
+#[async_trait]
+pub trait SandboxCalls: Send + Sync {
+    /// Whether the driver still speaks `turn`. `offset` is what is already known of its log.
+    async fn activity(&self, target: &ExecTarget, turn: TurnNo, offset: u64) -> Activity;
+    /// Asks the driver to stop a turn.
+    async fn stop(&self, target: &ExecTarget, turn: TurnNo) -> Result<(), ExecFailure>;
+    /// Runs a user's command; the answer's frames as they come.
+    async fn run(
+        &self,
+        target: &ExecTarget,
+        subject: &str,
+        argv: Vec<String>,
+        stdin: Option<String>,
+    ) -> Result<Body, ExecFailure>;
+}
+
+#[async_trait]
+impl SandboxCalls for ExecClient {
+    async fn activity(&self, target: &ExecTarget, turn: TurnNo, offset: u64) -> Activity {
+        let answer = self.observe(target, turn, offset).await;
+        if answer.end == Err(ExecFailure::Terminated) {
+            return Activity::Done;
+        }
+        let status = answer.header.and_then(|header| header.status);
+        let status = status.and_then(|text| serde_json::from_str::<Status>(&text).ok());
+        match status {
+            // a driver that has not begun the turn yet is idle in an earlier one
+            Some(status) if status.turn.is_some_and(|spoken| spoken < turn) => Activity::Speaking,
+            Some(Status { state: DriverState::Running, .. }) => Activity::Speaking,
+            Some(Status { state: DriverState::Idle | DriverState::Failed | DriverState::Succeeded, .. }) => {
+                Activity::Done
+            }
+            None => Activity::Unknown,
+        }
+    }
+
+    async fn stop(&self, target: &ExecTarget, turn: TurnNo) -> Result<(), ExecFailure> {
+        SandboxRpc::stop(self, target, turn).await
+    }
+
+    async fn run(
+        &self,
+        target: &ExecTarget,
+        subject: &str,
+        argv: Vec<String>,
+        stdin: Option<String>,
+    ) -> Result<Body, ExecFailure> {
+        ExecClient::run(self, target, subject, argv, stdin).await.map(Body::new)
+    }
+}
+
+/// The sandbox as the exec RPC names it; none while it is being made or when it is on its way out.
+pub(super) fn target_of(session: &SessionRow, sandbox: &SandboxRow) -> Option<ExecTarget> {
+    if !matches!(sandbox.state, SandboxState::Turn | SandboxState::Idle) || sandbox.ready_at.is_none() {
+        return None;
+    }
+    Some(ExecTarget {
+        workspace: session.workspace.clone(),
+        session: session.id.clone(),
+        generation: sandbox.generation,
+        namespace: sandbox.namespace.clone(),
+        pod: sandbox.pod.clone(),
+        pod_uid: sandbox.pod_uid.clone()?,
+        container: sandbox.container.clone(),
+    })
+}

@@ -1,0 +1,82 @@
+//! `bex-api serve`, `bex-api migrate`, `bex-api openapi`.
+
+use std::process::ExitCode;
+
+use bex_api::config::{Config, ConfigFault, EXIT_USAGE, MigrateArgs, ServeArgs, migrate_database};
+use clap::{Parser, Subcommand};
+use tracing_subscriber::EnvFilter;
+
+#[derive(Parser)]
+#[command(name = "bex-api", version, about = "the control plane of the transcript plane")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Runs the REST listener, the dispatcher and the Completer
+    Serve(Box<ServeArgs>),
+    /// Brings the database to this release's schema and grants
+    Migrate(MigrateArgs),
+    /// Prints the OpenAPI document
+    Openapi,
+}
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // help and version are no misuse
+            let code = if error.use_stderr() { EXIT_USAGE } else { 0 };
+            let _ = error.print();
+            return ExitCode::from(code);
+        }
+    };
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    tracing_subscriber::fmt().json().with_env_filter(filter).with_writer(std::io::stderr).init();
+    match cli.command {
+        Command::Serve(args) => match Config::from_args(&args) {
+            Ok(config) => run(bex_api::serve(config)),
+            Err(faults) => refuse(&faults),
+        },
+        Command::Migrate(args) => match migrate_database(&args) {
+            Ok(database) => run(migrate(database)),
+            Err(faults) => refuse(&faults),
+        },
+        Command::Openapi => {
+            print!("{}", bex_api::openapi::generate());
+            ExitCode::SUCCESS
+        }
+    }
+}
+
+async fn migrate(database: bex_store::DbConfig) -> anyhow::Result<()> {
+    let done = bex_store::migrate(&database).await?;
+    tracing::info!(applied = ?done.applied, "the schema is up to date");
+    Ok(())
+}
+
+fn refuse(faults: &[ConfigFault]) -> ExitCode {
+    for fault in faults {
+        tracing::error!(variable = fault.variable, problem = fault.problem, "the configuration is refused");
+    }
+    ExitCode::from(EXIT_USAGE)
+}
+
+fn run(work: impl Future<Output = anyhow::Result<()>>) -> ExitCode {
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            tracing::error!(%error, "no runtime");
+            return ExitCode::FAILURE;
+        }
+    };
+    match runtime.block_on(work) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!(error = format!("{error:#}"), "stopped");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! The OpenAPI document: schemas from the wire's own types, operations from one table beside the router's. The result is
+//! checked in as `api/openapi.json`, which is what is served; a test compares the two.
+
+mod operations;
+
+use axum::response::IntoResponse;
+use bex_proto::problem::{CONTENT_TYPE, Code};
+use bex_proto::session::{DeliveryMode, EndedBy, Phase, SessionKind, TruncationReason, Verdict};
+use http::header;
+use utoipa::openapi::path::{OperationBuilder, ParameterBuilder, ParameterIn, PathItem, PathsBuilder};
+use utoipa::openapi::request_body::RequestBodyBuilder;
+use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
+use utoipa::openapi::{
+    ComponentsBuilder, Content, HttpMethod, InfoBuilder, License, OpenApi, OpenApiBuilder, Ref, RefOr, Required,
+    ResponseBuilder,
+};
+
+use crate::http::{attach_ticket, exec, revocations, sessions, transcript, turns, views};
+use operations::{Answer, OPERATIONS, Operation};
+
+/// The checked-in document.
+const DOCUMENT: &str = include_str!("../openapi.json");
+const BEARER: &str = "bearer";
+
+/// `GET /openapi.json`
+pub async fn serve() -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, "application/json")], DOCUMENT)
+}
+
+/// The document of this build as text, for `bex-api openapi` and its test.
+pub fn generate() -> String {
+    let mut text = document().to_pretty_json().expect("a document of plain data always serialises");
+    text.push('\n');
+    text
+}
+
+/// Words of the contract whose list is known.
+pub trait Words: Sized + Copy + 'static {
+    /// Each of them.
+    fn all() -> Vec<&'static str>;
+}
+
+macro_rules! words_of {
+    ($($name:ident),+) => {
+        $(impl Words for $name {
+            fn all() -> Vec<&'static str> {
+                $name::ALL.iter().map(|word| word.as_str()).collect()
+            }
+        })+
+    };
+}
+words_of!(DeliveryMode, EndedBy, Phase, SessionKind, TruncationReason, Verdict);
+
+/// The schema of a word, with every word in it.
+pub fn words<T: Words>() -> RefOr<Schema> {
+    ObjectBuilder::new().schema_type(Type::String).enum_values(Some(T::all())).build().into()
+}
+
+fn document() -> OpenApi {
+    let info = InfoBuilder::new()
+        .title("bex-api")
+        .version("1")
+        .description(Some("Agent sessions: create, steer, watch, read. Refusals are RFC 9457 problems with a stable code."))
+        .license(Some(License::builder().name("Apache-2.0").identifier(Some("Apache-2.0")).build()));
+    let components = ComponentsBuilder::new()
+        .schema_from::<sessions::CreateSession>()
+        .schema_from::<sessions::SessionPage>()
+        .schema_from::<views::SessionView>()
+        .schema_from::<turns::BeginTurnRequest>()
+        .schema_from::<turns::TurnPage>()
+        .schema_from::<views::TurnView>()
+        .schema_from::<views::BegunTurn>()
+        .schema_from::<attach_ticket::TicketRequest>()
+        .schema_from::<views::TicketView>()
+        .schema_from::<transcript::TranscriptPage>()
+        .schema_from::<exec::ExecRequest>()
+        .schema_from::<revocations::RevocationBody>()
+        .schema("Problem", problem())
+        .security_scheme(BEARER, SecurityScheme::Http(HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build()));
+    let mut paths = PathsBuilder::new();
+    for operation in OPERATIONS {
+        paths = paths.path(operation.path, PathItem::new(method(operation.method), described(operation)));
+    }
+    OpenApiBuilder::new().info(info.build()).paths(paths).components(Some(components.build())).build()
+}
+
+fn method(word: &str) -> HttpMethod {
+    match word {
+        "post" => HttpMethod::Post,
+        "delete" => HttpMethod::Delete,
+        _ => HttpMethod::Get,
+    }
+}
+
+fn problem() -> Schema {
+    let text = || ObjectBuilder::new().schema_type(Type::String);
+    let codes: Vec<_> = Code::ALL.iter().map(|code| code.as_str()).collect();
+    ObjectBuilder::new()
+        .property("type", text())
+        .property("title", text())
+        .property("status", ObjectBuilder::new().schema_type(Type::Integer))
+        .property("code", text().enum_values(Some(codes)))
+        .property("retrySafe", ObjectBuilder::new().schema_type(Type::Boolean))
+        .property("detail", text())
+        .required("type")
+        .required("title")
+        .required("status")
+        .required("code")
+        .required("retrySafe")
+        .build()
+        .into()
+}
+
+fn described(operation: &Operation) -> OperationBuilder {
+    let mut built = OperationBuilder::new()
+        .operation_id(Some(operation.id))
+        .summary(Some(operation.summary))
+        .parameters(Some(parameters(operation)));
+    if let Some(schema) = operation.body {
+        let content = Content::new(Some(Ref::from_schema_name(schema)));
+        let body = RequestBodyBuilder::new().required(Some(Required::True)).content("application/json", content);
+        built = built.request_body(Some(body.build()));
+    }
+    for (status, answer) in operation.answers {
+        built = built.response(status.to_string(), success(answer));
+    }
+    if operation.path != "/openapi.json" {
+        built = built.security(SecurityRequirement::new(BEARER, Vec::<String>::new()));
+    }
+    for (status, codes) in refusals(operation) {
+        let content = Content::new(Some(Ref::from_schema_name("Problem")));
+        let text = format!("Codes: {}.", codes.join(", "));
+        built = built.response(status.to_string(), ResponseBuilder::new().description(text).content(CONTENT_TYPE, content));
+    }
+    built
+}
+
+fn parameters(operation: &Operation) -> Vec<utoipa::openapi::path::Parameter> {
+    let in_path = operation.path.split('/').filter_map(|s| s.strip_prefix('{')?.strip_suffix('}'));
+    let in_path = in_path.map(|name| (name, ParameterIn::Path, Required::True, ""));
+    let in_query = operation.query.iter().map(|(name, text)| (*name, ParameterIn::Query, Required::False, *text));
+    let in_header = operation.headers.iter().map(|(name, text)| (*name, ParameterIn::Header, Required::False, *text));
+    in_path
+        .chain(in_query)
+        .chain(in_header)
+        .map(|(name, place, required, text)| {
+            let schema = ObjectBuilder::new().schema_type(Type::String).build();
+            ParameterBuilder::new()
+                .name(name)
+                .parameter_in(place)
+                .required(required)
+                .description(Some(text).filter(|text| !text.is_empty()))
+                .schema(Some(schema))
+                .build()
+        })
+        .collect()
+}
+
+fn success(answer: &Answer) -> ResponseBuilder {
+    match answer {
+        Answer::Empty(text) => ResponseBuilder::new().description(*text),
+        Answer::Json(text, schema) => {
+            let content = Content::new(Some(Ref::from_schema_name(*schema)));
+            ResponseBuilder::new().description(*text).content("application/json", content)
+        }
+        Answer::Frames(text) => {
+            let binary = ObjectBuilder::new().schema_type(Type::String).build();
+            let content = Content::new(Some(Schema::from(binary)));
+            ResponseBuilder::new().description(*text).content(bex_proto::exec::CONTENT_TYPE, content)
+        }
+    }
+}
+
+/// The operation's own codes and those that every authenticated call may answer, by status.
+fn refusals(operation: &Operation) -> std::collections::BTreeMap<u16, Vec<&'static str>> {
+    let common: &[Code] = match operation.path {
+        "/openapi.json" => &[],
+        _ => &[Code::Unauthenticated, Code::Overloaded, Code::Internal, Code::Unavailable],
+    };
+    let with_body: &[Code] = match operation.body {
+        Some(_) => &[Code::InvalidRequest, Code::InvalidJson, Code::UnknownField, Code::BodyTooLarge],
+        None => &[],
+    };
+    let mut by_status = std::collections::BTreeMap::<u16, Vec<&'static str>>::new();
+    for code in common.iter().chain(with_body).chain(operation.codes) {
+        by_status.entry(code.status()).or_default().push(code.as_str());
+    }
+    by_status
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn the_checked_in_document_is_this_build() {
+        assert!(
+            DOCUMENT == generate(),
+            "api/openapi.json is not what this build describes; run `cargo run -p bex-api -- openapi > api/openapi.json`"
+        );
+    }
+
+    #[test]
+    fn every_route_is_described_and_nothing_else() {
+        let routes: BTreeSet<_> = crate::http::ROUTES.iter().copied().collect();
+        let described: BTreeSet<_> = OPERATIONS.iter().map(|o| (o.method, o.path)).collect();
+        assert_eq!(routes, described);
+        let document: serde_json::Value = serde_json::from_str(DOCUMENT).expect("a document");
+        for (method, path) in routes {
+            assert!(document["paths"][path][method].is_object(), "{method} {path}");
+        }
+    }
+
+    #[test]
+    fn every_reference_leads_to_a_schema() {
+        let document: serde_json::Value = serde_json::from_str(&generate()).expect("a document");
+        let schemas = document["components"]["schemas"].as_object().expect("schemas");
+        let text = document.to_string();
+        let refs: Vec<_> = text.split("\"#/components/schemas/").skip(1).filter_map(|t| t.split('"').next()).collect();
+        assert!(refs.len() > 20, "{refs:?}");
+        for name in refs {
+            assert!(schemas.contains_key(name), "{name}");
+        }
+        assert_eq!(schemas["Session"]["properties"]["phase"]["enum"][0], "creating");
+        assert_eq!(schemas["CreateSession"]["additionalProperties"], false);
+        assert!(schemas["EnvRequest"]["properties"].get("value").is_none());
+    }
+}

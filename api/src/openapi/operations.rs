@@ -1,0 +1,246 @@
+//! Every operation in a few words: what it takes, answers and refuses.
+
+use bex_proto::problem::Code;
+
+/// A success.
+pub enum Answer {
+    /// No body.
+    Empty(&'static str),
+    /// A schema's name.
+    Json(&'static str, &'static str),
+    /// Exec frames.
+    Frames(&'static str),
+}
+
+/// One method of one path.
+pub struct Operation {
+    /// Lower case.
+    pub method: &'static str,
+    /// As in the router.
+    pub path: &'static str,
+    /// For code generators.
+    pub id: &'static str,
+    /// One sentence; the role it needs, where that is more than `viewer`.
+    pub summary: &'static str,
+    /// Query parameters and what they mean.
+    pub query: &'static [(&'static str, &'static str)],
+    /// Request headers beside the usual ones.
+    pub headers: &'static [(&'static str, &'static str)],
+    /// The request body's schema.
+    pub body: Option<&'static str>,
+    /// Successes by status.
+    pub answers: &'static [(u16, Answer)],
+    /// Refusals beside the common ones.
+    pub codes: &'static [Code],
+}
+
+const NONE: Operation = Operation {
+    method: "get",
+    path: "",
+    id: "",
+    summary: "",
+    query: &[],
+    headers: &[],
+    body: None,
+    answers: &[],
+    codes: &[],
+};
+
+const KEY: &[(&str, &str)] =
+    &[("Idempotency-Key", "1 to 255 visible ASCII characters. Same key and body: same answer; another body: 409.")];
+
+/// All of them.
+pub const OPERATIONS: &[Operation] = &[
+    Operation {
+        method: "post",
+        path: "/v1/agent-sessions",
+        id: "createSession",
+        summary: "Creates a session and begins its first turn; the sandbox is made in the background (operator).",
+        headers: KEY,
+        body: Some("CreateSession"),
+        answers: &[(201, Answer::Json("Created; Location names it.", "Session"))],
+        codes: &[
+            Code::SecretLiteral,
+            Code::ProfileUnknown,
+            Code::Forbidden,
+            Code::NotFound,
+            Code::LiveLimit,
+            Code::IdempotencyConflict,
+        ],
+        ..NONE
+    },
+    Operation {
+        path: "/v1/agent-sessions",
+        id: "listSessions",
+        summary: "Lists a workspace's sessions, newest first.",
+        query: &[
+            ("workspaceId", "May be absent for callers of one workspace."),
+            ("phase", "May be repeated."),
+            ("archived", "false (the default), true or all."),
+            ("repo", "Exactly this repository."),
+            ("createdBefore", "ISO-8601, exclusive."),
+            ("createdAfter", "ISO-8601, exclusive."),
+            ("limit", "1 to 200; 50 when absent."),
+            ("cursor", "nextCursor of the page before."),
+        ],
+        answers: &[(200, Answer::Json("One page.", "SessionPage"))],
+        codes: &[Code::InvalidRequest, Code::UnknownField, Code::InvalidCursor, Code::NotFound],
+        ..NONE
+    },
+    Operation {
+        path: "/v1/agent-sessions/{id}",
+        id: "getSession",
+        summary: "One session with its turns and their verdicts.",
+        answers: &[(200, Answer::Json("The session.", "Session"))],
+        codes: &[Code::NotFound],
+        ..NONE
+    },
+    Operation {
+        method: "delete",
+        path: "/v1/agent-sessions/{id}",
+        id: "deleteSession",
+        summary: "Deletes a session with everything it holds, when nothing of it is live (admin).",
+        answers: &[(204, Answer::Empty("Deleted."))],
+        codes: &[Code::Forbidden, Code::NotFound, Code::NotDeletable, Code::LegalHold],
+        ..NONE
+    },
+    Operation {
+        method: "post",
+        path: "/v1/agent-sessions/{id}/turns",
+        id: "beginTurn",
+        summary: "Begins the next turn: stores the prompt and returns a ticket to watch it (operator).",
+        headers: KEY,
+        body: Some("BeginTurnRequest"),
+        answers: &[(201, Answer::Json("Begun.", "BegunTurn"))],
+        codes: &[
+            Code::Forbidden,
+            Code::NotFound,
+            Code::TurnInFlight,
+            Code::SessionFull,
+            Code::Archived,
+            Code::PromptQuota,
+            Code::NotSteerable,
+            Code::IdempotencyConflict,
+        ],
+        ..NONE
+    },
+    Operation {
+        path: "/v1/agent-sessions/{id}/turns",
+        id: "listTurns",
+        summary: "The turns in order, prompts included.",
+        query: &[("from", "The first turn wanted; 1 when absent."), ("limit", "1 to 200; 200 when absent.")],
+        answers: &[(200, Answer::Json("One page.", "TurnPage"))],
+        codes: &[Code::InvalidRequest, Code::UnknownField, Code::NotFound],
+        ..NONE
+    },
+    Operation {
+        method: "post",
+        path: "/v1/agent-sessions/{id}/turns/{turn}/stop",
+        id: "stopTurn",
+        summary: "Asks the driver to stop a turn; what was said is kept (operator).",
+        answers: &[(202, Answer::Json("Asked; the turn settles with endedBy stopped.", "Turn"))],
+        codes: &[
+            Code::Forbidden,
+            Code::NotFound,
+            Code::NotLive,
+            Code::Unsupported,
+            Code::ExecTransport,
+            Code::ExecTimeout,
+        ],
+        ..NONE
+    },
+    Operation {
+        method: "post",
+        path: "/v1/agent-sessions/{id}/cancel",
+        id: "cancelSession",
+        summary: "Cancels an active session after a last harvest; may be repeated (operator).",
+        answers: &[(200, Answer::Json("As it stands now.", "Session"))],
+        codes: &[Code::Forbidden, Code::NotFound],
+        ..NONE
+    },
+    Operation {
+        method: "post",
+        path: "/v1/agent-sessions/{id}/archive",
+        id: "archiveSession",
+        summary: "Takes a session out of the default list and off steering; may be repeated (operator).",
+        answers: &[(200, Answer::Json("As it stands now.", "Session"))],
+        codes: &[Code::Forbidden, Code::NotFound],
+        ..NONE
+    },
+    Operation {
+        method: "post",
+        path: "/v1/agent-sessions/{id}/unarchive",
+        id: "unarchiveSession",
+        summary: "Puts an archived session back; may be repeated (operator).",
+        answers: &[(200, Answer::Json("As it stands now.", "Session"))],
+        codes: &[Code::Forbidden, Code::NotFound],
+        ..NONE
+    },
+    Operation {
+        method: "post",
+        path: "/v1/agent-sessions/{id}/attach-ticket",
+        id: "mintAttachTicket",
+        summary: "A single-use ticket for the gateway's stream: read for GET, turn for POST (operator). A finished \
+                  session always gets a replay-only read ticket.",
+        body: Some("AttachTicketRequest"),
+        answers: &[(200, Answer::Json("The ticket.", "AttachTicket"))],
+        codes: &[Code::Forbidden, Code::NotFound],
+        ..NONE
+    },
+    Operation {
+        path: "/v1/agent-sessions/{id}/transcript",
+        id: "readTranscript",
+        summary: "The feed of stored parts in the order in which they were stored.",
+        query: &[
+            ("afterSeq", "Parts behind this seq; absent means from the start."),
+            ("limit", "1 to 1000; 200 when absent. A page is at most 4 MiB, but always at least one part."),
+        ],
+        headers: &[("If-None-Match", "The ETag of an earlier answer.")],
+        answers: &[
+            (200, Answer::Json("One page. With caughtUp false it never changes.", "TranscriptPage")),
+            (304, Answer::Empty("Not changed.")),
+        ],
+        codes: &[Code::InvalidRequest, Code::UnknownField, Code::NotFound],
+        ..NONE
+    },
+    Operation {
+        method: "post",
+        path: "/v1/agent-sessions/{id}/exec",
+        id: "exec",
+        summary: "Runs a command in the living sandbox (operator).",
+        body: Some("ExecRequest"),
+        answers: &[(
+            200,
+            Answer::Frames("Frames: kind u8, length u32 big-endian, payload. Exactly one exit or error frame is last."),
+        )],
+        codes: &[
+            Code::Forbidden,
+            Code::Revoked,
+            Code::NotFound,
+            Code::SandboxTerminated,
+            Code::TurnInFlight,
+            Code::OutputLimit,
+            Code::Unsupported,
+            Code::ExecTransport,
+            Code::ExecTimeout,
+        ],
+        ..NONE
+    },
+    Operation {
+        method: "post",
+        path: "/v1/revocations",
+        id: "revoke",
+        summary: "Ends matching streams within a second and voids older tickets (admin).",
+        body: Some("Revocation"),
+        answers: &[(201, Answer::Json("Revoked.", "Revocation"))],
+        codes: &[Code::Forbidden, Code::NotFound],
+        ..NONE
+    },
+    Operation {
+        path: "/openapi.json",
+        id: "openapi",
+        summary: "This document.",
+        answers: &[(200, Answer::Empty("The document."))],
+        ..NONE
+    },
+];
