@@ -21,6 +21,7 @@
 //! [`leases`], [`sandboxes`], then the small ones.
 
 pub mod audit;
+mod clock;
 pub mod config;
 pub mod dispatch;
 pub mod error;

@@ -1,0 +1,257 @@
+//! Reading a turn's log into the store: only what is new, proved before it is used, in batches that move the log's
+//! recorded offset in the same transaction.
+
+use bex_proto::driver::{DriverState, Status, TurnState};
+use bex_proto::exec::LogWindow;
+use bex_store::transcript::{Append, AppendError, AppendOutcome, HarvestStep, Marks};
+use bex_store::{Db, StoreError};
+use bytes::Bytes;
+
+use super::decide::{Driver, Log};
+use super::log::{Expected, Form, LogReader};
+use crate::exec_client::{ExecFailure, ExecTarget, SandboxRpc, read_window};
+
+/// Windows of one harvest. A whole turn log is one; what is left is read in the next round.
+const WINDOWS: usize = 4;
+
+/// Where a turn is harvested from.
+#[derive(Clone, Copy)]
+pub struct Source<'a> {
+    /// The store.
+    pub db: &'a Db,
+    /// The way into the sandbox.
+    pub rpc: &'a dyn SandboxRpc,
+    /// The sandbox.
+    pub target: &'a ExecTarget,
+    /// The turn.
+    pub expected: Expected,
+}
+
+/// What a harvest saw. Everything it read is stored.
+#[derive(Debug, Clone)]
+pub struct Harvest {
+    /// status.json, when it was there and parsed.
+    pub status: Option<Status>,
+    /// How far the log was read.
+    pub log: Log,
+    /// Parts that were not stored before.
+    pub stored: u32,
+}
+
+/// Why a harvest stopped. What was read before is stored.
+#[derive(Debug, thiserror::Error)]
+pub enum HarvestFault {
+    /// The sandbox did not answer.
+    #[error(transparent)]
+    Exec(#[from] ExecFailure),
+    /// The store did not answer.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The store refused a batch, and will refuse it again.
+    #[error("the store refuses a batch of the log")]
+    Refused(#[source] AppendError),
+    /// The turn is settled, another generation speaks it, or another harvest is ahead.
+    #[error("the turn moved meanwhile")]
+    Moved,
+}
+
+/// Where reading goes on.
+struct Position {
+    log_id: Option<String>,
+    offset: u64,
+    tracking: Tracking,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Tracking {
+    /// The recorded offset moves along.
+    Recorded,
+    /// The log became shorter than what was recorded: it is read again from its start, and nothing is recorded.
+    Reread,
+}
+
+impl Harvest {
+    /// What the status says of the expected turn.
+    pub fn driver(&self, expected: &Expected) -> Driver {
+        let Some(status) = &self.status else {
+            return Driver::NotBegun;
+        };
+        if expected.form == Form::Legacy {
+            return match status.state {
+                DriverState::Succeeded => Driver::Over(TurnState::Succeeded),
+                DriverState::Failed => Driver::Over(TurnState::Failed),
+                DriverState::Running | DriverState::Idle => Driver::Speaking,
+            };
+        }
+        let turn = status
+            .turn
+            .filter(|_| status.generation == Some(expected.generation));
+        match (status.state, turn) {
+            (DriverState::Failed, _) => Driver::Over(TurnState::Failed),
+            (_, None) => Driver::NotBegun,
+            (_, Some(turn)) if turn < expected.turn => Driver::NotBegun,
+            (DriverState::Running, Some(turn)) if turn == expected.turn => Driver::Speaking,
+            (DriverState::Running | DriverState::Idle | DriverState::Succeeded, Some(_)) => {
+                Driver::Done
+            }
+        }
+    }
+}
+
+impl Source<'_> {
+    /// Reads what is new.
+    ///
+    /// # Errors
+    /// See [`HarvestFault`].
+    pub async fn harvest(&self) -> Result<Harvest, HarvestFault> {
+        let Expected {
+            turn, generation, ..
+        } = self.expected;
+        let session = &self.target.session;
+        let mut at = match self.db.last_harvest(session, generation, turn).await? {
+            Some((log_id, offset)) => Position {
+                log_id: Some(log_id),
+                offset,
+                tracking: Tracking::Recorded,
+            },
+            None => Position {
+                log_id: None,
+                offset: 0,
+                tracking: Tracking::Recorded,
+            },
+        };
+        let mut harvest = Harvest {
+            status: None,
+            log: Log::Absent,
+            stored: 0,
+        };
+        for _ in 0..WINDOWS {
+            let window = read_window(self.rpc, self.target, turn, at.offset).await?;
+            harvest.status = window.status.as_deref().and_then(|text| self.status(text));
+            let Some((log, bytes)) = window.log else {
+                harvest.log = Log::Absent;
+                return Ok(harvest);
+            };
+            if let Some(other) = self.relocated(&at, &log).await? {
+                at = other;
+                harvest.log = Log::More;
+                continue;
+            }
+            at.log_id = Some(log.log_id.clone());
+            let before = at.offset;
+            harvest.log = self
+                .store(&mut at, &log, bytes, &mut harvest.stored)
+                .await?;
+            if harvest.log != Log::More {
+                return Ok(harvest);
+            }
+            if at.offset == before || at.offset >= log.size {
+                harvest.log = Log::ReadOn;
+                return Ok(harvest);
+            }
+        }
+        Ok(harvest)
+    }
+
+    fn status(&self, text: &str) -> Option<Status> {
+        match serde_json::from_str(text) {
+            Ok(status) => Some(status),
+            Err(error) => {
+                tracing::warn!(session = %self.target.session, generation = %self.expected.generation, %error, "status.json does not parse");
+                None
+            }
+        }
+    }
+
+    /// Where to read instead, when the window is not of the log that was read before, or of less of it.
+    async fn relocated(
+        &self,
+        at: &Position,
+        log: &LogWindow,
+    ) -> Result<Option<Position>, StoreError> {
+        let (session, generation) = (&self.target.session, self.expected.generation);
+        if at.log_id.as_ref().is_some_and(|known| *known != log.log_id) {
+            tracing::warn!(%session, %generation, "the log was replaced by another one");
+            let offset = self
+                .db
+                .harvest_offset(session, generation, &log.log_id)
+                .await?;
+            let other = Position {
+                log_id: Some(log.log_id.clone()),
+                offset,
+                tracking: Tracking::Recorded,
+            };
+            return Ok((other.offset != at.offset).then_some(other));
+        }
+        if log.size < at.offset {
+            tracing::warn!(%session, %generation, "the log became shorter");
+            return Ok(Some(Position {
+                log_id: Some(log.log_id.clone()),
+                offset: 0,
+                tracking: Tracking::Reread,
+            }));
+        }
+        Ok(None)
+    }
+
+    /// Stores one window's parts. [`Log::More`] when nothing in it says that it is the last.
+    async fn store(
+        &self,
+        at: &mut Position,
+        log: &LogWindow,
+        bytes: Bytes,
+        stored: &mut u32,
+    ) -> Result<Log, HarvestFault> {
+        let Expected {
+            turn, generation, ..
+        } = self.expected;
+        let session = &self.target.session;
+        let mut reader = LogReader::new(self.expected, log, bytes);
+        while let Some(batch) = reader.next_batch() {
+            let step = HarvestStep {
+                log_id: &log.log_id,
+                from: batch.from,
+                to: batch.to,
+            };
+            let append = Append {
+                session,
+                turn,
+                generation,
+                parts: &batch.parts,
+                marks: if batch.unstorable {
+                    Marks::Unstorable
+                } else {
+                    Marks::Clean
+                },
+                harvest: (at.tracking == Tracking::Recorded).then_some(step),
+            };
+            match self.db.append(append).await {
+                Ok(AppendOutcome::Stored(counts)) => {
+                    *stored += counts.stored;
+                    if let Some(index) = counts.mismatch {
+                        tracing::error!(%session, %turn, %index, "a stored part differs from the driver's log");
+                    }
+                }
+                Ok(
+                    AppendOutcome::Complete
+                    | AppendOutcome::WrongGeneration
+                    | AppendOutcome::UnknownTurn
+                    | AppendOutcome::OffsetMoved,
+                ) => return Err(HarvestFault::Moved),
+                Err(AppendError::Store(error)) if error.is_transient() => return Err(error.into()),
+                Err(error) => return Err(HarvestFault::Refused(error)),
+            }
+            at.offset = batch.to;
+        }
+        let findings = reader.findings();
+        if findings.foreign {
+            return Ok(Log::Foreign);
+        }
+        if let Some(end) = &findings.turn_end {
+            // refused when one is known already: the first stands
+            self.db.record_turn_end(session, generation, end).await?;
+            return Ok(Log::Ended);
+        }
+        Ok(if findings.torn { Log::Torn } else { Log::More })
+    }
+}

@@ -1,0 +1,155 @@
+//! One line of a log.
+
+use bex_proto::driver::{LogRecord, TurnEnd};
+use bex_proto::ids::PartId;
+use bex_proto::transcript::{Part, inspect, unstorable_stand_in};
+use bex_proto::ui_stream::ChunkHead;
+use bex_proto::{PartIndex, TurnNo};
+use bytes::Bytes;
+use jiff::Timestamp;
+use memchr::memmem;
+
+use super::{Expected, Form};
+
+/// The kind of the stand-in for what cannot be stored.
+const STAND_IN: &str = "data-bex-unstorable";
+/// A part is the last field of its record.
+const PART_KEY: &[u8] = br#""part":"#;
+
+pub(super) enum Line {
+    Part(Part),
+    /// Blank, the log's own head, a marker, another turn's record, a record of a later release.
+    Nothing,
+    TurnEnd(TurnEnd),
+    /// The log belongs to somebody else.
+    Foreign,
+    /// Not a record, or a part without a usable id.
+    Garbage,
+}
+
+pub(super) fn read(expected: &Expected, text: &Bytes) -> Line {
+    if text.trim_ascii().is_empty() {
+        return Line::Nothing;
+    }
+    match LogRecord::parse(text) {
+        Some(LogRecord::Log {
+            generation, turn, ..
+        }) => {
+            if generation == expected.generation && turn == expected.turn {
+                Line::Nothing
+            } else {
+                Line::Foreign
+            }
+        }
+        Some(LogRecord::UiMessage {
+            at,
+            turn,
+            part_index,
+            part,
+        }) => numbered(expected, turn, part_index, |id| {
+            part_of(id, at, text.slice_ref(part.as_bytes()))
+        }),
+        // the turn-end that must follow says it again, with its bounds
+        Some(LogRecord::Dropped { .. }) => Line::Nothing,
+        Some(LogRecord::TurnEnd(end))
+            if end.turn == expected.turn && expected.form == Form::Current =>
+        {
+            Line::TurnEnd(end)
+        }
+        Some(LogRecord::TurnEnd(_)) => Line::Nothing,
+        None => match salvage(text) {
+            Some(found) => numbered(expected, found.turn, found.index, |id| {
+                part_of(id, found.at, text.slice_ref(found.part))
+            }),
+            None if is_later_record(text) => Line::Nothing,
+            None => Line::Garbage,
+        },
+    }
+}
+
+pub(super) fn is_stand_in(part: &Part) -> bool {
+    part.head.kind.as_str() == STAND_IN
+}
+
+/// Gives the part its id, if the record is this turn's and has one. An index is never invented.
+fn numbered(
+    expected: &Expected,
+    turn: Option<TurnNo>,
+    index: Option<PartIndex>,
+    part: impl FnOnce(PartId) -> Part,
+) -> Line {
+    let ours = match (expected.form, turn) {
+        (_, Some(turn)) if turn == expected.turn => true,
+        (Form::Legacy, None | Some(TurnNo(0))) => true,
+        _ => false,
+    };
+    match index {
+        _ if !ours => Line::Nothing,
+        // what a signed column cannot hold is no id of the wire
+        Some(index) if i32::try_from(index.0).is_ok() => Line::Part(part(PartId {
+            turn: expected.turn,
+            index,
+        })),
+        _ => Line::Garbage,
+    }
+}
+
+fn part_of(id: PartId, spoken_at: Option<Timestamp>, bytes: Bytes) -> Part {
+    match inspect(&bytes) {
+        Ok(head) => Part {
+            id,
+            head,
+            bytes,
+            spoken_at,
+        },
+        Err(reason) => {
+            let head = ChunkHead::from_columns(STAND_IN, None);
+            Part {
+                id,
+                head,
+                bytes: unstorable_stand_in(reason, &bytes),
+                spoken_at,
+            }
+        }
+    }
+}
+
+struct Salvaged<'a> {
+    at: Option<Timestamp>,
+    turn: Option<TurnNo>,
+    index: Option<PartIndex>,
+    part: &'a [u8],
+}
+
+/// A record whose part breaks it: a NUL byte, bytes that are not UTF-8, text that is not JSON. Its head still names it.
+fn salvage(line: &[u8]) -> Option<Salvaged<'_>> {
+    let key = memmem::find(line, PART_KEY)?;
+    let part = line[key + PART_KEY.len()..]
+        .trim_ascii()
+        .strip_suffix(b"}")?
+        .trim_ascii_end();
+    let head = [&line[..key + PART_KEY.len()], b"0}"].concat();
+    match LogRecord::parse(&head)? {
+        LogRecord::UiMessage {
+            at,
+            turn,
+            part_index,
+            ..
+        } if inspect(part).is_err() => Some(Salvaged {
+            at,
+            turn,
+            index: part_index,
+            part,
+        }),
+        _ => None,
+    }
+}
+
+/// Whole JSON objects with a type are records, also when this release does not know them.
+fn is_later_record(line: &[u8]) -> bool {
+    const KNOWN: [&str; 4] = ["log", "ui-message", "dropped", "turn-end"];
+    std::str::from_utf8(line)
+        .ok()
+        .and_then(ChunkHead::read)
+        .is_some_and(|head| !KNOWN.contains(&head.kind.as_str()))
+}

@@ -1,0 +1,147 @@
+//! Removing sandboxes that nobody needs: those that are to stop, and idle ones whose grace is over. `idle→stopping` is a
+//! compare-and-set that the turns verb may win; then the sandbox stays.
+
+use std::time::Duration;
+
+use bex_proto::limits;
+use bex_proto::session::{Phase, TruncationReason, Verdict};
+use bex_store::StoreError;
+use bex_store::leases::Lease;
+use bex_store::sandboxes::{SandboxRow, SandboxState};
+use bex_store::sessions::SessionRow;
+use bex_store::turns::TurnRow;
+use jiff::Timestamp;
+use tokio::time::timeout;
+
+use super::Completer;
+use super::harvest::Source;
+use super::log::{Expected, Form};
+use super::round::{age, target_of};
+use crate::sandbox::SandboxName;
+
+/// One removal: the sandbox's own grace and then some.
+const LIMIT: Duration = Duration::from_secs(limits::SANDBOX_GRACE.as_secs() + 30);
+
+impl Completer {
+    pub(super) async fn teardown(&self, lease: &Lease) -> Result<(), StoreError> {
+        let db = &self.deps.db;
+        let living = db.living_sandboxes_of(&lease.session).await?;
+        if living.is_empty() {
+            return Ok(());
+        }
+        let Some(session) = db.session(&lease.session).await? else {
+            return Ok(());
+        };
+        let open = db.open_turn(&lease.session).await?;
+        let now = db.now().await?;
+        for sandbox in living {
+            if !self.is_due(&session, open.as_ref(), &sandbox, now) {
+                continue;
+            }
+            self.last_look(&session, &sandbox).await?;
+            if db.begin_stopping(lease, sandbox.generation).await? {
+                self.remove(lease, &sandbox).await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn is_due(
+        &self,
+        session: &SessionRow,
+        open: Option<&TurnRow>,
+        sandbox: &SandboxRow,
+        now: Timestamp,
+    ) -> bool {
+        // what an open turn may still be read from is never removed
+        if open
+            .is_some_and(|t| t.generation == sandbox.generation && t.delivery_started_at.is_some())
+        {
+            return false;
+        }
+        match sandbox.state {
+            SandboxState::Stopping => sandbox.teardown_after.is_none_or(|after| after <= now),
+            SandboxState::Idle => {
+                sandbox.legacy
+                    || session.phase == Phase::Canceled
+                    || session.archived_at.is_some()
+                    || age(now, sandbox.idle_since) >= self.deps.timings.idle_grace
+            }
+            SandboxState::Creating | SandboxState::Turn | SandboxState::Gone => false,
+        }
+    }
+
+    /// The log goes with its sandbox: parts that could not be read or stored in time are tried once more before.
+    async fn last_look(
+        &self,
+        session: &SessionRow,
+        sandbox: &SandboxRow,
+    ) -> Result<(), StoreError> {
+        let Some(turn) = self.deps.db.turn(&session.id, sandbox.turn).await? else {
+            return Ok(());
+        };
+        let healable = turn.verdict == Verdict::Truncated
+            && turn.generation == sandbox.generation
+            && turn.expected_parts.is_some()
+            && matches!(
+                turn.reason,
+                Some(TruncationReason::LogUnreadable | TruncationReason::StoreFailed)
+            );
+        if let Some(target) = target_of(session, sandbox).filter(|_| healable) {
+            let expected = Expected {
+                turn: turn.turn,
+                generation: turn.generation,
+                form: Form::Current,
+            };
+            let source = Source {
+                db: &self.deps.db,
+                rpc: self.deps.rpc.as_ref(),
+                target: &target,
+                expected,
+            };
+            match source.harvest().await {
+                Ok(harvest) => {
+                    tracing::info!(session = %session.id, turn = %turn.turn, stored = harvest.stored, "last look at a log");
+                }
+                Err(error) => {
+                    tracing::info!(session = %session.id, turn = %turn.turn, %error, "the last look at a log failed");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn remove(&self, lease: &Lease, sandbox: &SandboxRow) -> Result<(), StoreError> {
+        let db = &self.deps.db;
+        let (session, generation) = (&lease.session, sandbox.generation);
+        match timeout(LIMIT, self.deps.lifecycle.delete(&name_of(sandbox))).await {
+            Ok(Ok(_deleted)) => {
+                if db.mark_gone(lease, generation).await? {
+                    tracing::info!(%session, %generation, "sandbox removed");
+                }
+                return Ok(());
+            }
+            Ok(Err(error)) => {
+                tracing::warn!(%session, %generation, attempts = sandbox.teardown_attempts, %error, "a sandbox could not be removed");
+            }
+            Err(_) => {
+                tracing::warn!(%session, %generation, attempts = sandbox.teardown_attempts, "removing a sandbox took too long");
+            }
+        }
+        let (first, last) = limits::TEARDOWN_BACKOFF;
+        let delay = first
+            .saturating_mul(1 << sandbox.teardown_attempts.min(10))
+            .min(last);
+        db.retry_teardown(session, generation, delay).await
+    }
+}
+
+pub(super) fn name_of(sandbox: &SandboxRow) -> SandboxName {
+    SandboxName {
+        session: sandbox.session.clone(),
+        generation: sandbox.generation,
+        namespace: sandbox.namespace.clone(),
+        pod: sandbox.pod.clone(),
+        pod_uid: sandbox.pod_uid.clone(),
+    }
+}

@@ -1,0 +1,63 @@
+//! Handing a turn to a driver that is ready.
+
+use std::time::Duration;
+
+use bex_store::StoreError;
+use bex_store::dispatch::{BeginDelivery, Delivery};
+use bex_store::sandboxes::SandboxRow;
+
+use super::make::Work;
+use super::{Dispatcher, Outcome, backoff};
+use crate::exec_client::{ExecFailure, ExecTarget};
+
+impl Dispatcher {
+    pub(super) async fn deliver(
+        &self,
+        work: &Work<'_>,
+        sandbox: &SandboxRow,
+    ) -> Result<Outcome, StoreError> {
+        let claim = work.claim;
+        let Some(pod_uid) = sandbox.pod_uid.clone() else {
+            return Ok(Outcome::Left);
+        };
+        match self
+            .deps
+            .db
+            .begin_delivery(claim, sandbox.generation)
+            .await?
+        {
+            BeginDelivery::Begun | BeginDelivery::Again => {}
+            BeginDelivery::Moved | BeginDelivery::Stale => return Ok(Outcome::Left),
+        }
+        if sandbox.legacy {
+            // its prompt was given at its creation
+            return Ok(Outcome::Delivered(Delivery::Accepted));
+        }
+        let target = ExecTarget {
+            workspace: work.session.workspace.clone(),
+            session: claim.session.clone(),
+            generation: sandbox.generation,
+            namespace: sandbox.namespace.clone(),
+            pod: sandbox.pod.clone(),
+            pod_uid,
+            container: sandbox.container.clone(),
+        };
+        let failure = match self.deps.rpc.deliver_turn(&target, claim.turn, None).await {
+            Ok(()) => return Ok(Outcome::Delivered(Delivery::Accepted)),
+            Err(failure) => failure,
+        };
+        tracing::info!(session = %claim.session, turn = %claim.turn, generation = %sandbox.generation, %failure, "the driver did not take the turn");
+        if failure == ExecFailure::Terminated {
+            return Ok(Outcome::Delivered(Delivery::Unknown));
+        }
+        // nobody else may speak it now: asked again, for as long as a sandbox may be unreadable
+        let now = self.deps.db.now().await?;
+        let begun = work.turn.delivery_started_at.unwrap_or(now);
+        let waited = Duration::try_from(now.duration_since(begun)).unwrap_or_default();
+        Ok(if waited < self.deps.timings.status_unreadable {
+            Outcome::Retry(backoff(claim.attempts))
+        } else {
+            Outcome::Delivered(Delivery::Unknown)
+        })
+    }
+}

@@ -1,0 +1,45 @@
+//! Work under a lease that is renewed while it lasts.
+
+use bex_proto::limits;
+use futures::future::BoxFuture;
+use tokio::time::{MissedTickBehavior, interval};
+
+/// Runs `work`, renewing its lease three times in a lease's life. `None` when the lease was lost: the work was dropped at its
+/// next pause, and whoever holds the lease now goes on.
+pub(crate) async fn kept<'a, T>(
+    renew: impl Fn() -> BoxFuture<'a, bool>,
+    work: impl Future<Output = T>,
+) -> Option<T> {
+    let mut every = interval(limits::LEASE / 3);
+    every.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    every.tick().await;
+    tokio::pin!(work);
+    loop {
+        tokio::select! {
+            done = &mut work => return Some(done),
+            _ = every.tick() => if !renew().await { return None },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn long_work_is_renewed_and_dropped_with_its_lease() {
+        let renewed = AtomicU32::new(0);
+        let count = || -> BoxFuture<'_, bool> {
+            Box::pin(async { renewed.fetch_add(1, Ordering::Relaxed) < 5 })
+        };
+        assert_eq!(
+            kept(&count, tokio::time::sleep(Duration::from_secs(90))).await,
+            Some(())
+        );
+        assert_eq!(renewed.load(Ordering::Relaxed), 4);
+        assert_eq!(kept(&count, std::future::pending::<()>()).await, None);
+    }
+}

@@ -1,0 +1,202 @@
+//! From a claim to a sandbox that is ready.
+
+use std::time::Duration;
+
+use bex_proto::Generation;
+use bex_proto::driver::DriverKey;
+use bex_proto::launch::{CONTAINER, LegacyTurn, namespace_of, pod_of};
+use bex_proto::limits;
+use bex_store::StoreError;
+use bex_store::dispatch::{
+    BeginDelivery, BeginGeneration, Delivery, DispatchClaim, NewSandbox, Step,
+};
+use bex_store::sandboxes::{SandboxRow, SandboxState};
+use bex_store::sessions::SessionRow;
+use bex_store::turns::TurnRow;
+use tokio::time::timeout;
+
+use super::{ATTEMPTS, Dispatcher, Outcome, Plan, backoff};
+use crate::sandbox::{CreateError, Look, SandboxName, SandboxPlan};
+
+/// Looking at a sandbox is asked again after this when nothing was learned.
+const LOOK_AGAIN: Duration = Duration::from_secs(2);
+
+/// A claimed turn with its rows.
+pub(super) struct Work<'a> {
+    pub claim: &'a DispatchClaim,
+    pub session: &'a SessionRow,
+    pub turn: &'a TurnRow,
+}
+
+impl Dispatcher {
+    pub(super) async fn dispatch(&self, claim: &DispatchClaim) -> Result<Outcome, StoreError> {
+        let db = &self.deps.db;
+        let (Some(session), Some(turn)) = (
+            db.session(&claim.session).await?,
+            db.turn(&claim.session, claim.turn).await?,
+        ) else {
+            return Ok(Outcome::Left);
+        };
+        let work = Work {
+            claim,
+            session: &session,
+            turn: &turn,
+        };
+        let given = match claim.generation {
+            Generation(0) => None,
+            generation => db.sandbox(&claim.session, generation).await?,
+        };
+        let Some(sandbox) = given else {
+            return self.fresh(&work).await;
+        };
+        let look = self.deps.lifecycle.look(&name_of(&sandbox)).await;
+        match (claim.delivery_begun, sandbox.state, look) {
+            // from here on nobody else may speak the turn
+            (true, _, Look::Gone) => Ok(Outcome::Delivered(Delivery::Unknown)),
+            (true, SandboxState::Creating, Look::Running) => self.make_again(&work, &sandbox).await,
+            (true, _, Look::Running | Look::Unknown) if sandbox.pod_uid.is_some() => {
+                self.deliver(&work, &sandbox).await
+            }
+            (_, SandboxState::Turn, Look::Running) => self.deliver(&work, &sandbox).await,
+            // an attempt before this one made it, or is making it
+            (false, SandboxState::Creating, Look::Running) => {
+                self.make_again(&work, &sandbox).await
+            }
+            (_, _, Look::Unknown) => Ok(self.unless_too_late(&work, Outcome::Retry(LOOK_AGAIN))),
+            (true, _, Look::Running) => Ok(Outcome::Delivered(Delivery::Unknown)),
+            (false, _, Look::Gone | Look::Running) => self.fresh(&work).await,
+        }
+    }
+
+    /// A new life for the turn: it must not have begun under another.
+    async fn fresh(&self, work: &Work<'_>) -> Result<Outcome, StoreError> {
+        if let Outcome::Failed(code) = self.unless_too_late(work, Outcome::Left) {
+            return Ok(Outcome::Failed(code));
+        }
+        let plan = match self.deps.plans.plan(&work.session.agent) {
+            Ok(plan) => plan,
+            Err(fault) => {
+                tracing::warn!(session = %work.claim.session, turn = %work.claim.turn, error = %fault, "the agent can not be run");
+                return Ok(Outcome::Failed(fault.code()));
+            }
+        };
+        let namespace = namespace_of(&work.session.workspace);
+        let new = NewSandbox {
+            kind: self.deps.lifecycle.kind(),
+            namespace: &namespace,
+            pod: &pod_of,
+            container: CONTAINER,
+            legacy: plan.legacy,
+            driver_kid: self.deps.driver_keys.signing_key().0,
+        };
+        match self.deps.db.begin_generation(work.claim, &new).await? {
+            BeginGeneration::Begun { generation, .. } => self.make(work, plan, generation).await,
+            BeginGeneration::DeliveryBegun => Ok(Outcome::Retry(Duration::ZERO)),
+            BeginGeneration::Moved | BeginGeneration::Stale => Ok(Outcome::Left),
+        }
+    }
+
+    async fn make_again(
+        &self,
+        work: &Work<'_>,
+        sandbox: &SandboxRow,
+    ) -> Result<Outcome, StoreError> {
+        match self.deps.plans.plan(&work.session.agent) {
+            Ok(plan) if plan.legacy == sandbox.legacy => {
+                self.make(work, plan, sandbox.generation).await
+            }
+            Ok(_) | Err(_) if !work.claim.delivery_begun => self.fresh(work).await,
+            Ok(_) | Err(_) => Ok(Outcome::Delivered(Delivery::Unknown)),
+        }
+    }
+
+    async fn make(
+        &self,
+        work: &Work<'_>,
+        plan: Plan,
+        generation: Generation,
+    ) -> Result<Outcome, StoreError> {
+        let claim = work.claim;
+        let legacy = plan.legacy;
+        if legacy {
+            // an older driver begins to speak as soon as it lives
+            match self.deps.db.begin_delivery(claim, generation).await? {
+                BeginDelivery::Begun | BeginDelivery::Again => {}
+                BeginDelivery::Moved | BeginDelivery::Stale => return Ok(Outcome::Left),
+            }
+        }
+        let sandbox_plan = SandboxPlan {
+            session: claim.session.clone(),
+            workspace: work.session.workspace.clone(),
+            generation,
+            agent: plan.agent,
+            secrets: plan.secrets,
+            legacy: legacy.then(|| LegacyTurn {
+                turn: claim.turn,
+                prompt: work.turn.prompt.clone(),
+            }),
+            key: DriverKey::derive(
+                self.deps.driver_keys.signing_key().1,
+                &claim.session,
+                generation,
+            ),
+        };
+        let created = timeout(
+            limits::PROVISION_TIMEOUT,
+            self.deps.lifecycle.create(&sandbox_plan),
+        )
+        .await;
+        let made = match created.unwrap_or(Err(CreateError::NotListening)) {
+            Ok(made) => made,
+            Err(error) => {
+                tracing::warn!(session = %claim.session, turn = %claim.turn, %generation, error = %error,
+                    cause = std::error::Error::source(&error).map(tracing::field::display), "a sandbox could not be made");
+                return Ok(match error {
+                    _ if legacy => Outcome::Delivered(Delivery::Unknown),
+                    CreateError::Impossible(_) => Outcome::Failed("sandbox_impossible"),
+                    CreateError::Failed { .. } | CreateError::NotListening | CreateError::Ended => {
+                        self.unless_too_late(work, Outcome::Retry(backoff(claim.attempts)))
+                    }
+                });
+            }
+        };
+        match self
+            .deps
+            .db
+            .sandbox_ready(claim, generation, &made.pod_uid)
+            .await?
+        {
+            Step::Done => {}
+            Step::Moved | Step::Stale => return Ok(Outcome::Left),
+        }
+        if legacy {
+            return Ok(Outcome::Delivered(Delivery::Accepted));
+        }
+        match self.deps.db.sandbox(&claim.session, generation).await? {
+            Some(sandbox) => self.deliver(work, &sandbox).await,
+            None => Ok(Outcome::Left),
+        }
+    }
+
+    /// The outcome, unless attempts or time are used up.
+    fn unless_too_late(&self, work: &Work<'_>, outcome: Outcome) -> Outcome {
+        let waited = jiff::Timestamp::now().duration_since(work.turn.created_at);
+        let too_late =
+            Duration::try_from(waited).is_ok_and(|waited| waited >= limits::PROVISION_TIMEOUT);
+        if (too_late || work.claim.attempts > ATTEMPTS) && !work.claim.delivery_begun {
+            Outcome::Failed("provisioning_failed")
+        } else {
+            outcome
+        }
+    }
+}
+
+fn name_of(sandbox: &SandboxRow) -> SandboxName {
+    SandboxName {
+        session: sandbox.session.clone(),
+        generation: sandbox.generation,
+        namespace: sandbox.namespace.clone(),
+        pod: sandbox.pod.clone(),
+        pod_uid: sandbox.pod_uid.clone(),
+    }
+}

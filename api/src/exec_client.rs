@@ -1,0 +1,247 @@
+//! The api's side of the exec RPC: one signed, single-use ticket a call, the answer decoded frame by frame with bounds.
+//!
+//! A cluster's "Success" is not proof, and neither is the end of a body: an answer counts as whole only with its exit frame,
+//! and a window's bytes only when their length and SHA-256 are the ones its header promised (`window`).
+
+mod answer;
+mod window;
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bex_proto::exec::{self, ExecCode, Operation};
+use bex_proto::ticket::{ExecClaims, KeyRing, random_jti};
+use bex_proto::transcript::sha256_hex;
+use bex_proto::{Generation, SessionId, TurnNo, WorkspaceId, limits};
+use bytes::Bytes;
+use http::{Method, Request, StatusCode, Uri};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+
+pub use answer::ReadAnswer;
+pub use window::{Window, read_window};
+
+/// The subject of the api's own calls.
+pub const COMPLETER_SUBJECT: &str = "system:agent-session-completer";
+/// Time to connect to the gateway.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Which sandbox is meant. All of it stands in the ticket; the gateway refuses another one's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExecTarget {
+    /// The workspace.
+    pub workspace: WorkspaceId,
+    /// The session.
+    pub session: SessionId,
+    /// The sandbox's life.
+    pub generation: Generation,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub pod: String,
+    /// Its identity.
+    pub pod_uid: String,
+    /// Its container.
+    pub container: String,
+}
+
+/// Why a call failed. Only [`ExecFailure::Terminated`] says anything about the sandbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ExecFailure {
+    /// The gateway looked and saw that the sandbox is gone.
+    #[error("the sandbox is gone")]
+    Terminated,
+    /// The subject may not.
+    #[error("the gateway refused the subject")]
+    Revoked,
+    /// The driver speaks another turn.
+    #[error("the driver is busy")]
+    Busy,
+    /// The sandbox can not do that.
+    #[error("the sandbox can not do that")]
+    Unsupported,
+    /// More output than allowed.
+    #[error("more output than allowed")]
+    OutputLimit,
+    /// No answer in time.
+    #[error("no answer in time")]
+    Timeout,
+    /// The connection broke, the end is missing, or the bytes are not the ones that were promised.
+    #[error("the exec transport broke")]
+    Transport,
+    /// The gateway refused the request itself: a bug or a configuration fault.
+    #[error("the gateway refused the request with status {0}")]
+    Refused(u16),
+}
+
+impl From<ExecCode> for ExecFailure {
+    fn from(code: ExecCode) -> Self {
+        match code {
+            ExecCode::SandboxTerminated => Self::Terminated,
+            ExecCode::Revoked => Self::Revoked,
+            ExecCode::ExecTransport => Self::Transport,
+            ExecCode::ExecTimeout => Self::Timeout,
+            ExecCode::OutputLimit => Self::OutputLimit,
+            ExecCode::Unsupported => Self::Unsupported,
+            ExecCode::Busy => Self::Busy,
+        }
+    }
+}
+
+/// What the dispatcher and the Completer ask of a sandbox. A trait, so that tests can script every failure.
+#[async_trait]
+pub trait SandboxRpc: Send + Sync {
+    /// status.json and the turn's log from `offset`, as far as the answer came.
+    async fn observe(&self, target: &ExecTarget, turn: TurnNo, offset: u64) -> ReadAnswer;
+    /// The turn's log from `offset`, as far as the answer came.
+    async fn read_transcript(&self, target: &ExecTarget, turn: TurnNo, offset: u64) -> ReadAnswer;
+    /// Delivers a recorded turn; idempotent by turn number.
+    async fn deliver_turn(
+        &self,
+        target: &ExecTarget,
+        turn: TurnNo,
+        priming: Option<String>,
+    ) -> Result<(), ExecFailure>;
+    /// Asks the driver to stop a turn.
+    async fn stop(&self, target: &ExecTarget, turn: TurnNo) -> Result<(), ExecFailure>;
+}
+
+/// See the module's text. Cheap to clone.
+#[derive(Clone)]
+pub struct ExecClient {
+    http: Client<HttpConnector, Full<Bytes>>,
+    url: Uri,
+    ring: KeyRing,
+}
+
+impl std::fmt::Debug for ExecClient {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ExecClient")
+            .field("url", &self.url)
+            .finish_non_exhaustive()
+    }
+}
+
+impl ExecClient {
+    /// A client of the exec listener at `base` (`http://host:port`), signing with the exec ring's first key.
+    pub fn new(base: &Uri, ring: KeyRing) -> Self {
+        let url = format!("{}/v1/exec", base.to_string().trim_end_matches('/'))
+            .parse()
+            .expect("a path behind a parsed base is a URL");
+        let mut connector = HttpConnector::new();
+        connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
+        connector.set_nodelay(true);
+        Self {
+            http: Client::builder(TokioExecutor::new()).build(connector),
+            url,
+            ring,
+        }
+    }
+
+    /// Runs a user's command: the answer's frames as they come, for the caller to pass on. Its end must be checked by whoever
+    /// reads it. `subject` is the user.
+    ///
+    /// # Errors
+    /// When the gateway refused before the first frame.
+    pub async fn run(
+        &self,
+        target: &ExecTarget,
+        subject: &str,
+        argv: Vec<String>,
+        stdin: Option<String>,
+    ) -> Result<Incoming, ExecFailure> {
+        self.call(target, subject, &Operation::Run { argv, stdin })
+            .await
+    }
+
+    async fn call(
+        &self,
+        target: &ExecTarget,
+        subject: &str,
+        operation: &Operation,
+    ) -> Result<Incoming, ExecFailure> {
+        let body = serde_json::to_vec(operation)
+            .expect("an operation is plain data and always serialises");
+        let now = jiff::Timestamp::now().as_second();
+        let claims = ExecClaims {
+            sub: subject.to_owned(),
+            ws: target.workspace.clone(),
+            ses: Some(target.session.clone()),
+            generation: target.generation,
+            pod: target.pod.clone(),
+            pod_uid: target.pod_uid.clone(),
+            ns: target.namespace.clone(),
+            container: target.container.clone(),
+            op: operation.name(),
+            body: sha256_hex(&body),
+            iat: now,
+            exp: now.saturating_add_unsigned(limits::EXEC_TICKET_TTL.as_secs()),
+            jti: random_jti(),
+        };
+        let request = Request::builder()
+            .method(Method::POST)
+            .uri(self.url.clone())
+            .header(exec::TICKET_HEADER, claims.sign(&self.ring))
+            .header(http::header::CONTENT_TYPE, "application/json")
+            .body(Full::new(Bytes::from(body)))
+            .expect("a parsed URL and fixed headers make a request");
+        let response = self
+            .http
+            .request(request)
+            .await
+            .map_err(|_| ExecFailure::Transport)?;
+        if response.status() == StatusCode::OK {
+            return Ok(response.into_body());
+        }
+        Err(answer::refusal(response).await)
+    }
+
+    async fn command(&self, target: &ExecTarget, operation: Operation) -> Result<(), ExecFailure> {
+        let call = async {
+            let body = self.call(target, COMPLETER_SUBJECT, &operation).await?;
+            answer::read(body).await.end
+        };
+        tokio::time::timeout(limits::DRIVER_CALL_TIMEOUT, call)
+            .await
+            .unwrap_or(Err(ExecFailure::Timeout))
+    }
+
+    async fn read(&self, target: &ExecTarget, operation: Operation) -> ReadAnswer {
+        let deadline = tokio::time::Instant::now() + limits::EXEC_READ_TIMEOUT;
+        let call = self.call(target, COMPLETER_SUBJECT, &operation);
+        match tokio::time::timeout_at(deadline, call).await {
+            Ok(Ok(body)) => answer::read_until(body, deadline).await,
+            Ok(Err(failure)) => ReadAnswer::failed(failure),
+            Err(_) => ReadAnswer::failed(ExecFailure::Timeout),
+        }
+    }
+}
+
+#[async_trait]
+impl SandboxRpc for ExecClient {
+    async fn observe(&self, target: &ExecTarget, turn: TurnNo, offset: u64) -> ReadAnswer {
+        self.read(target, Operation::Observe { turn, offset }).await
+    }
+
+    async fn read_transcript(&self, target: &ExecTarget, turn: TurnNo, offset: u64) -> ReadAnswer {
+        self.read(target, Operation::ReadTranscript { turn, offset })
+            .await
+    }
+
+    async fn deliver_turn(
+        &self,
+        target: &ExecTarget,
+        turn: TurnNo,
+        priming: Option<String>,
+    ) -> Result<(), ExecFailure> {
+        self.command(target, Operation::Turn { turn, priming })
+            .await
+    }
+
+    async fn stop(&self, target: &ExecTarget, turn: TurnNo) -> Result<(), ExecFailure> {
+        self.command(target, Operation::Stop { turn }).await
+    }
+}
