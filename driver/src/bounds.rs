@@ -1,0 +1,34 @@
+//! The driver's own bounds, beside those of the contract in [`bex_proto::limits`].
+
+use std::time::Duration;
+
+/// Connections at once. The one gateway of a session needs two; a probe and a few reconnects fit in besides.
+pub const CONNECTIONS: usize = 256;
+/// Time for a request's head.
+pub const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time for a request's body.
+pub const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+/// Bytes one step of a stream takes from memory or log before it writes; one part at least.
+pub const STREAM_STEP_BYTES: usize = 64 * 1024;
+/// Log bytes one step of a stream looks at in its search for parts.
+pub const LOG_STEP_BYTES: u64 = 1024 * 1024;
+/// Grants remembered as used. They live for seconds, so this is far over what one gateway sends.
+pub const SPENT_GRANTS: usize = 65_536;
+/// From `session/cancel` or SIGTERM to SIGKILL of an agent that is asked to stop.
+pub const STOP_GRACE: Duration = Duration::from_secs(5);
+/// How long a program's pipes are read after it ended; a forgotten child may hold them open.
+pub const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long SIGTERM waits for the running turn to be ended.
+pub const TERMINATE_TIMEOUT: Duration = Duration::from_secs(10);
+/// A program's line is passed on in pieces of at most this many bytes.
+pub const LINE_PIECE_BYTES: usize = 64 * 1024;
+/// Messages of an agent waiting for the sink; then the agent waits.
+pub const AGENT_QUEUE: usize = 64;
+/// Time for an agent to start and to open its session.
+pub const AGENT_START_TIMEOUT: Duration = Duration::from_secs(120);
+/// An error text in status and in an error part.
+pub const ERROR_BYTES: usize = 4 * 1024;
+/// A file an agent reads or writes through the driver.
+pub const AGENT_FILE_BYTES: u64 = 16 * 1024 * 1024;
+/// First line of a log, when only its identity is wanted.
+pub const FIRST_LINE_BYTES: usize = 4 * 1024;

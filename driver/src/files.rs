@@ -1,0 +1,37 @@
+//! Files of the driver: readable by the driver alone, and never seen half-written.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+const OWNER_ONLY: u32 = 0o600;
+
+/// Replaces a file's content: written beside it, then renamed over it. One writer per path.
+///
+/// # Errors
+/// What the file system says; the old content is then still there.
+pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
+    let beside = path.with_extension("tmp");
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(OWNER_ONLY)
+        .open(&beside)?;
+    file.write_all(content)?;
+    drop(file);
+    std::fs::rename(&beside, path)
+}
+
+/// A new file to append to.
+///
+/// # Errors
+/// When it is there already, or what the file system says.
+pub fn create_log(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .append(true)
+        .create_new(true)
+        .mode(OWNER_ONLY)
+        .open(path)
+}

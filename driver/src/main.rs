@@ -1,0 +1,43 @@
+//! `bex-driver serve` runs a sandbox's agent; `bex-driver exec` answers one exec operation inside it.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use tracing_subscriber::EnvFilter;
+
+#[derive(Parser)]
+#[command(name = "bex-driver", version, about)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Runs the agent, keeps its log, serves it.
+    Serve {
+        /// The launch file.
+        #[arg(long)]
+        launch: PathBuf,
+    },
+    /// Answers one operation: a request frame on standard input, frames on standard output.
+    Exec {
+        /// The driver's directory.
+        #[arg(long)]
+        dir: PathBuf,
+    },
+}
+
+fn main() -> ExitCode {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    tracing_subscriber::fmt()
+        .json()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .init();
+    match Arguments::parse().command {
+        Command::Serve { launch } => bex_driver::serve::main(&launch),
+        Command::Exec { dir } => bex_driver::exec::main(&dir),
+    }
+}

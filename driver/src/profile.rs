@@ -1,0 +1,132 @@
+//! What the driver was launched with, checked once before anything is bound.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use bex_proto::driver::DriverKey;
+use bex_proto::ids::{Generation, SessionId};
+use bex_proto::launch::{AgentSpec, Isolation, Launch, LegacyTurn, Pace};
+use bex_redact::Secrets;
+
+/// A checked launch.
+pub struct Profile {
+    /// The session it speaks for.
+    pub session: SessionId,
+    /// Its life.
+    pub generation: Generation,
+    /// Shared with the gateway.
+    pub key: DriverKey,
+    /// Where to listen.
+    pub listen: SocketAddr,
+    /// Status and logs.
+    pub dir: PathBuf,
+    /// Who speaks.
+    pub agent: AgentSpec,
+    /// Where and as whom it runs.
+    pub surroundings: Surroundings,
+    /// What must not be said.
+    pub secrets: Secrets,
+    /// The one turn of a driver of the old form.
+    pub legacy: Option<LegacyTurn>,
+}
+
+/// Where, as whom and with what environment an agent's processes run.
+#[derive(Clone)]
+pub struct Surroundings {
+    /// Working directory and HOME.
+    pub workdir: PathBuf,
+    /// User.
+    pub isolation: Isolation,
+    /// Credentials by environment name.
+    pub credentials: BTreeMap<String, String>,
+}
+
+impl std::fmt::Debug for Profile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Profile")
+            .field("session", &self.session)
+            .field("generation", &self.generation)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why a launch file cannot be used. Nothing of its content is echoed.
+#[derive(Debug, thiserror::Error)]
+pub enum ProfileFault {
+    /// It cannot be read.
+    #[error("the launch file cannot be read")]
+    Unreadable(#[source] std::io::Error),
+    /// It is no launch.
+    #[error("the launch file is no launch: line {line}, column {column}")]
+    Malformed {
+        /// Where.
+        line: usize,
+        /// Where.
+        column: usize,
+    },
+    /// Fields that cannot work, all of them.
+    #[error("the launch file cannot be used: {}", .0.join("; "))]
+    Unusable(Vec<&'static str>),
+}
+
+/// Reads and checks a launch file.
+///
+/// # Errors
+/// See [`ProfileFault`]; all unusable fields are named together.
+pub fn load(path: &Path) -> Result<Profile, ProfileFault> {
+    let text = std::fs::read(path).map_err(ProfileFault::Unreadable)?;
+    let launch: Launch = serde_json::from_slice(&text).map_err(|e| ProfileFault::Malformed {
+        line: e.line(),
+        column: e.column(),
+    })?;
+    check(launch).map_err(ProfileFault::Unusable)
+}
+
+fn check(launch: Launch) -> Result<Profile, Vec<&'static str>> {
+    let mut faults = Vec::new();
+    let key = DriverKey::from_hex(&launch.key);
+    if key.is_none() {
+        faults.push("key is not 32 bytes of hexadecimal");
+    }
+    if !launch.dir.is_dir() {
+        faults.push("dir is not a directory");
+    }
+    if !launch.workdir.is_dir() {
+        faults.push("workdir is not a directory");
+    }
+    match &launch.agent {
+        AgentSpec::Acp { argv, .. } | AgentSpec::Command { argv, .. } => {
+            if !argv.first().is_some_and(|p| Path::new(p).is_absolute()) {
+                faults.push("agent.argv does not begin with an absolute path");
+            }
+        }
+        AgentSpec::Play { file, pace } => {
+            if !file.is_file() {
+                faults.push("agent.file is not a file");
+            }
+            if *pace == Pace::PartsPerSecond(0) {
+                faults.push("agent.pace is less than one part a second");
+            }
+        }
+    }
+    let secrets = Secrets::new(launch.secrets.values().map(String::as_str));
+    match key {
+        Some(key) if faults.is_empty() => Ok(Profile {
+            session: launch.session,
+            generation: launch.generation,
+            key,
+            listen: launch.listen,
+            dir: launch.dir,
+            agent: launch.agent,
+            surroundings: Surroundings {
+                workdir: launch.workdir,
+                isolation: launch.isolation,
+                credentials: launch.secrets,
+            },
+            secrets,
+            legacy: launch.legacy,
+        }),
+        _ => Err(faults),
+    }
+}
