@@ -3,9 +3,12 @@
 
 mod guard;
 mod head;
+mod profile;
+mod shape;
 
 pub use guard::{Guard, Output, Place};
-pub use head::{ChunkHead, ChunkKind};
+pub use head::{Binding, ChunkHead, ChunkKind, Form};
+pub use profile::Profile;
 
 use serde_json::json;
 

@@ -1,7 +1,11 @@
 use std::borrow::Cow;
+use std::fmt;
 
-use serde::Deserialize;
-use serde::de::IgnoredAny;
+use serde::Deserializer as _;
+use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use super::shape;
 
 macro_rules! kinds {
     ($($variant:ident = $word:literal),+ $(,)?) => {
@@ -17,7 +21,7 @@ macro_rules! kinds {
         }
 
         impl ChunkKind {
-            /// The type as it stands in the chunk and in the store's kind column.
+            /// The type as it stands in the chunk.
             pub fn as_str(&self) -> &str {
                 match self { $(Self::$variant => $word),+, Self::Data(word) | Self::Unknown(word) => word }
             }
@@ -48,57 +52,177 @@ kinds! {
     Custom = "custom",
 }
 
-/// What the plane needs to know of a chunk, read once where its bytes enter.
+/// What a client would do with a chunk as it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Form {
+    /// Take it.
+    #[default]
+    Clean,
+    /// Refuse it and everything after it, for something that can be left out: an optional field of a wrong type, a key that its
+    /// parser forbids.
+    Odd,
+    /// Refuse it and everything after it, for a required field that is missing or of a wrong type.
+    Broken,
+}
+
+/// Whether a tool chunk says `dynamic: true`; call and output must agree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Binding {
+    /// Absent or false.
+    #[default]
+    Static,
+    /// True.
+    Dynamic,
+}
+
+/// What the plane needs to know of a chunk, read once where its bytes enter and kept in the store's columns, so that a
+/// stream can be joined in the middle without its payloads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChunkHead {
     /// Its type.
     pub kind: ChunkKind,
     /// `id`, or `toolCallId` of tool chunks.
     pub chunk_id: Option<Box<str>>,
+    /// See [`Form`].
+    pub form: Form,
+    /// See [`Binding`].
+    pub binding: Binding,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Fields<'a> {
-    #[serde(borrow)]
-    r#type: Cow<'a, str>,
-    #[serde(borrow, default)]
-    id: Option<Text<'a>>,
-    #[serde(borrow, default)]
-    tool_call_id: Option<Text<'a>>,
-}
-
-/// A string where one is expected; anything else is left to the guard.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Text<'a> {
-    Is(#[serde(borrow)] Cow<'a, str>),
-    Not(IgnoredAny),
-}
+/// Separates the type from its marks in the kind column; no type has it.
+const MARK: char = ';';
 
 impl ChunkHead {
     /// Reads a chunk's head and checks that the whole text is one JSON object. `None` when it is not.
     pub fn read(text: &str) -> Option<Self> {
-        let fields: Fields<'_> = serde_json::from_str(text).ok()?;
-        let kind = ChunkKind::from(fields.r#type.as_ref());
-        let id = if kind.as_str().starts_with("tool-") {
-            fields.tool_call_id
-        } else {
-            fields.id
+        let mut json = serde_json::Deserializer::from_str(text);
+        let fields = json.deserialize_map(Reader).ok()?;
+        json.end().ok()?;
+        let kind = ChunkKind::from(fields.r#type?.as_ref());
+        let is_tool = kind.as_str().starts_with("tool-");
+        let form = match shape::fit(&kind, &fields.seen) {
+            Form::Clean if kind.as_str().contains(MARK) || shape::has_forbidden_key(text) => {
+                Form::Odd
+            }
+            form => form,
         };
-        let chunk_id = id.and_then(|id| match id {
-            Text::Is(id) => Some(id.into()),
-            Text::Not(_) => None,
-        });
-        Some(Self { kind, chunk_id })
+        Some(Self {
+            chunk_id: if is_tool {
+                fields.tool_call_id
+            } else {
+                fields.id
+            }
+            .map(Into::into),
+            form,
+            binding: if is_tool && fields.dynamic {
+                Binding::Dynamic
+            } else {
+                Binding::Static
+            },
+            kind,
+        })
+    }
+
+    /// The kind column: the type, and the marks that are not the usual ones.
+    pub fn kind_column(&self) -> Cow<'_, str> {
+        let marks = match (self.form, self.binding) {
+            (Form::Clean, Binding::Static) => return Cow::Borrowed(self.kind.as_str()),
+            (Form::Clean, Binding::Dynamic) => "d",
+            (Form::Odd, Binding::Static) => "o",
+            (Form::Odd, Binding::Dynamic) => "od",
+            (Form::Broken, Binding::Static) => "b",
+            (Form::Broken, Binding::Dynamic) => "bd",
+        };
+        Cow::Owned(format!("{}{MARK}{marks}", self.kind.as_str()))
     }
 
     /// A head as the store's columns hold it.
     pub fn from_columns(kind: &str, chunk_id: Option<&str>) -> Self {
+        let (kind, marks) = kind.rsplit_once(MARK).unwrap_or((kind, ""));
         Self {
             kind: kind.into(),
             chunk_id: chunk_id.map(Into::into),
+            form: match marks.as_bytes().first() {
+                Some(b'o') => Form::Odd,
+                Some(b'b') => Form::Broken,
+                _ => Form::Clean,
+            },
+            binding: if marks.contains('d') {
+                Binding::Dynamic
+            } else {
+                Binding::Static
+            },
         }
+    }
+}
+
+/// What one pass over a chunk collects.
+#[derive(Default)]
+struct Fields<'a> {
+    r#type: Option<Cow<'a, str>>,
+    id: Option<Cow<'a, str>>,
+    tool_call_id: Option<Cow<'a, str>>,
+    dynamic: bool,
+    /// Every known field and the sort of its value.
+    seen: shape::Seen,
+}
+
+struct Reader;
+
+impl<'de> Visitor<'de> for Reader {
+    type Value = Fields<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a chunk")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut fields = Fields::default();
+        while let Some(Key(key)) = map.next_key::<Key<'de>>()? {
+            let Some(field) = shape::Field::of(&key) else {
+                map.next_value::<IgnoredAny>()?;
+                continue;
+            };
+            let value = map.next_value::<&'de RawValue>()?;
+            fields.seen.note(field, value);
+            // the last of a repeated key counts, as in a browser
+            match field {
+                shape::Field::Type => fields.r#type = text_of(value),
+                shape::Field::Id => fields.id = text_of(value),
+                shape::Field::ToolCallId => fields.tool_call_id = text_of(value),
+                shape::Field::Dynamic => fields.dynamic = value.get() == "true",
+                _ => {}
+            }
+        }
+        Ok(fields)
+    }
+}
+
+fn text_of(value: &RawValue) -> Option<Cow<'_, str>> {
+    serde_json::from_str::<Key<'_>>(value.get())
+        .ok()
+        .map(|key| key.0)
+}
+
+/// A string, borrowed where it has no escapes.
+struct Key<'a>(Cow<'a, str>);
+
+impl<'de> serde::Deserialize<'de> for Key<'de> {
+    fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        struct KeyVisitor;
+        impl<'de> Visitor<'de> for KeyVisitor {
+            type Value = Key<'de>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a key")
+            }
+            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
+                Ok(Key(Cow::Borrowed(text)))
+            }
+            fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+                Ok(Key(Cow::Owned(text.to_owned())))
+            }
+        }
+        d.deserialize_str(KeyVisitor)
     }
 }
 
@@ -106,38 +230,29 @@ impl ChunkHead {
 mod tests {
     use super::*;
 
+    fn read(text: &str) -> ChunkHead {
+        ChunkHead::read(text).expect("a chunk")
+    }
+
     #[test]
     fn heads_carry_the_id_their_kind_uses() {
-        let tool = ChunkHead::read(
-            r#"{"toolCallId":"c","id":"x","type":"tool-input-start","toolName":"t"}"#,
-        )
-        .expect("a chunk");
-        assert_eq!(
-            tool,
-            ChunkHead {
-                kind: ChunkKind::ToolInputStart,
-                chunk_id: Some("c".into())
-            }
+        let tool = read(
+            r#"{"toolCallId":"c","id":"x","type":"tool-input-start","toolName":"t","dynamic":true}"#,
         );
-        let data = ChunkHead::read(
-            r#"{"type":"data-acp-plan","id":"p","data":{"deep":[1,{"x":"\ud800"}]}}"#,
-        )
-        .expect("a chunk");
         assert_eq!(
-            data,
-            ChunkHead {
-                kind: ChunkKind::Data("data-acp-plan".into()),
-                chunk_id: Some("p".into())
-            }
+            (tool.kind.as_str(), tool.chunk_id.as_deref(), tool.binding),
+            ("tool-input-start", Some("c"), Binding::Dynamic)
         );
-        let odd = ChunkHead::read(r#"{"type":"text-delta","id":7,"delta":"x"}"#).expect("a chunk");
-        assert_eq!(odd.chunk_id, None);
+        let data = read(
+            r#"{"type":"data-acp-plan","id":"p","data":{"deep":[1,{"x":"\ud800"}]},"transient":true}"#,
+        );
+        assert_eq!(
+            (data.chunk_id.as_deref(), data.form),
+            (Some("p"), Form::Clean)
+        );
         assert!(matches!(
-            ChunkHead::read(r#"{"type":"brand-new"}"#),
-            Some(ChunkHead {
-                kind: ChunkKind::Unknown(_),
-                ..
-            })
+            read(r#"{"type":"brand-new"}"#).kind,
+            ChunkKind::Unknown(_)
         ));
     }
 
@@ -151,16 +266,59 @@ mod tests {
             r#"{"type":1}"#,
             r#"{"type":"a"} x"#,
             r#"{"type":"a""#,
-            r#"{"type":"a","type":"b"}"#,
+            r#"{"type":"a","type":7}"#,
         ] {
             assert_eq!(ChunkHead::read(text), None, "{text}");
         }
     }
 
     #[test]
+    fn what_a_client_throws_on_is_named() {
+        for text in [
+            r#"{"type":"text-delta","id":7,"delta":"x"}"#,
+            r#"{"type":"text-delta","id":"1"}"#,
+            r#"{"type":"data-x"}"#,
+            r#"{"type":"error","errorText":{}}"#,
+        ] {
+            assert_eq!(read(text).form, Form::Broken, "{text}");
+        }
+        for text in [
+            r#"{"type":"text-start","id":"1","providerMetadata":null}"#,
+            r#"{"type":"text-start","id":"1","providerMetadata":{"a":1}}"#,
+            r#"{"type":"tool-output-available","toolCallId":"c"}"#,
+            r#"{"type":"finish","finishReason":"interrupted"}"#,
+            r#"{"type":"data-x","data":{"a":{"__proto__":1}}}"#,
+            r#"{"type":"data-x","data":{"a":{"\u005f_proto__":1}}}"#,
+            r#"{"type":"data-x","data":{"constructor":{"prototype":1}}}"#,
+        ] {
+            assert_eq!(read(text).form, Form::Odd, "{text}");
+        }
+        for text in [
+            r#"{"type":"text-start","id":"1","providerMetadata":{"a":{}},"later":1}"#,
+            r#"{"type":"tool-output-available","toolCallId":"c","output":null}"#,
+            r#"{"type":"finish","finishReason":"stop"}"#,
+            r#"{"type":"data-x","data":"__proto__ and constructor prototype in a text"}"#,
+            r#"{"type":"data-x","data":{"constructor":1}}"#,
+            r#"{"type":"data-x","data":null}"#,
+        ] {
+            assert_eq!(read(text).form, Form::Clean, "{text}");
+        }
+    }
+
+    #[test]
     fn columns_round_trip() {
-        for word in ["text-delta", "data-x", "brand-new", "tool-output-denied"] {
-            assert_eq!(ChunkHead::from_columns(word, None).kind.as_str(), word);
+        for text in [
+            r#"{"type":"text-delta","id":"a","delta":""}"#,
+            r#"{"type":"tool-output-error","toolCallId":"a","errorText":"","dynamic":true}"#,
+            r#"{"type":"data-x","data":1,"transient":true,"id":3}"#,
+            r#"{"type":"brand;new","id":"a"}"#,
+        ] {
+            let head = read(text);
+            assert_eq!(
+                ChunkHead::from_columns(&head.kind_column(), head.chunk_id.as_deref()),
+                head,
+                "{text}"
+            );
         }
     }
 }
