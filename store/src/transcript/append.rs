@@ -1,5 +1,7 @@
 //! `append`: one round trip to the SQL function that decides identity, seq and quota under the head row's lock.
 
+use std::borrow::Cow;
+
 use bex_proto::ids::PartId;
 use bex_proto::transcript::Part;
 use bex_proto::{Generation, PartIndex, Seq, SessionId, TurnNo};
@@ -107,7 +109,7 @@ impl Db {
     /// See [`AppendError`].
     pub async fn append(&self, batch: Append<'_>) -> Result<AppendOutcome, AppendError> {
         let columns = Columns::of(batch.turn, batch.parts)?;
-        let unstorable = batch.marks == Marks::Unstorable || columns.kinds.contains(&STAND_IN);
+        let unstorable = batch.marks == Marks::Unstorable || columns.kinds.iter().any(|kind| kind == STAND_IN);
         let log_id = batch.harvest.map(|step| step.log_id);
         let from = batch.harvest.map(|step| offset(step.from));
         let to = batch.harvest.map(|step| offset(step.to));
@@ -185,7 +187,7 @@ impl Db {
 /// The batch as the function's arrays.
 struct Columns<'a> {
     indexes: Vec<i32>,
-    kinds: Vec<&'a str>,
+    kinds: Vec<Cow<'a, str>>,
     chunk_ids: Vec<Option<&'a str>>,
     parts: Vec<&'a str>,
     spoken_at: Vec<Option<Timestamp>>,
@@ -209,9 +211,9 @@ impl<'a> Columns<'a> {
             columns
                 .indexes
                 .push(i32::try_from(part.id.index.0).map_err(|_| refused())?);
-            columns
-                .kinds
-                .push(storable(part.head.kind.as_str()).unwrap_or("unknown"));
+            let kind = part.head.kind_column();
+            let storable_kind = storable(&kind).is_some();
+            columns.kinds.push(if storable_kind { kind } else { "unknown".into() });
             columns
                 .chunk_ids
                 .push(part.head.chunk_id.as_deref().and_then(storable));
