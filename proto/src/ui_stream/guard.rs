@@ -127,6 +127,23 @@ impl Guard {
         }
     }
 
+    /// Starts again the text and reasoning that is open here, for a viewer that lost its state. The guard's state stays.
+    pub fn reopen(&self, out: &mut Vec<Output>) {
+        let text = self.text.iter().map(|id| ("text-start", id));
+        let reasoning = self.reasoning.iter().map(|id| ("reasoning-start", id));
+        out.extend(
+            text.chain(reasoning)
+                .map(|(start, id)| written(json!({"type": start, "id": id}))),
+        );
+    }
+
+    /// Whether a tool call is begun here and has no output yet.
+    pub fn is_open_tool(&self, id: &str) -> bool {
+        self.tools
+            .get(id)
+            .is_some_and(|tool| tool.progress != Progress::Answered)
+    }
+
     /// Parts are known to be missing here: what was open cannot be continued.
     pub fn gap(&mut self, out: &mut Vec<Output>) {
         self.close_open(out);

@@ -1,0 +1,342 @@
+//! Viewers: who may read, what they are shown, and when they are sent away.
+//!
+//! The bytes of one stream pass these files in order: [`admission`] → [`plan`] → `viewer` (which reads [`replay`] and the
+//! [`hub`](crate::hub), deciding by [`pull`]) → [`body`]. It promises that a request is refused in the contract's order, that an
+//! admitted viewer sees each part once and in order, and that no viewer can slow another, a driver or the store's writers.
+
+pub mod admission;
+pub mod body;
+pub mod cors;
+pub mod cursor;
+mod events;
+pub mod limiter;
+pub mod plan;
+pub mod post;
+pub mod pull;
+pub mod replay;
+mod revocation;
+mod rooms;
+mod viewer;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bex_proto::limits;
+use bex_proto::problem::{CODE_HEADER, Code};
+use bex_proto::ticket::{AttachAction, AttachClaims, KeyRing};
+use bex_proto::ui_stream::Guard;
+use bex_store::audit::StreamAuditId;
+use bex_store::listen::{Listener, Source as NoticeSource};
+use bex_store::{ConfigError, Db};
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use http_body::Body;
+use http_body_util::BodyExt;
+use jiff::Timestamp;
+use prometheus_client::metrics::gauge::Gauge;
+use tokio::time::{Instant, timeout};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::config::Network;
+use crate::hub::{Hub, HubDeps, TeeMode};
+use crate::sandbox::Targets;
+use crate::serve::{ResponseBody, empty, full};
+use admission::{Admitted, Asked, action_of};
+use cors::Cors;
+use cursor::Wish;
+use limiter::Limiter;
+use plan::{Plan, Planned};
+use replay::{Pages, ReplayBudget};
+use revocation::Streams;
+use rooms::Rooms;
+use viewer::{Ends, Viewer};
+
+/// How long draining streams may take to be told where to resume.
+pub const GOODBYE: Duration = Duration::from_secs(5);
+
+/// What the attach listener works with.
+pub struct AttachDeps {
+    /// The store.
+    pub db: Db,
+    /// Where notices come from.
+    pub notices: NoticeSource,
+    /// Where sandboxes are.
+    pub targets: Arc<dyn Targets>,
+    /// From which drivers' keys are derived.
+    pub driver_keys: Arc<KeyRing>,
+    /// Who may sign tickets; `None`: the listener is not configured.
+    pub attach_keys: Option<KeyRing>,
+    /// Listed origins.
+    pub cors_origins: Vec<String>,
+    /// Peers whose `X-Forwarded-For` is believed, for audit rows.
+    pub trusted_proxies: Vec<Network>,
+    /// Whether live parts are stored from here.
+    pub tee: TeeMode,
+    /// This process, in audit rows.
+    pub instance: String,
+    /// Open streams.
+    pub streams: Gauge,
+}
+
+/// The attach listener.
+pub struct Attach {
+    db: Db,
+    hub: Arc<Hub>,
+    keys: Option<KeyRing>,
+    cors: Cors,
+    trusted_proxies: Vec<Network>,
+    instance: String,
+    limiter: Arc<Limiter>,
+    budget: ReplayBudget,
+    rooms: Arc<Rooms>,
+    streams: Arc<Streams>,
+    open: Gauge,
+    viewers: TaskTracker,
+    drain: CancellationToken,
+}
+
+impl std::fmt::Debug for Attach {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Attach").field("streams", &self.streams.count()).finish_non_exhaustive()
+    }
+}
+
+/// A request that is not served, with what may be said about it.
+#[derive(Debug)]
+enum Refused {
+    Code(Code),
+    /// The viewer has everything.
+    NothingNew,
+}
+
+impl From<Code> for Refused {
+    fn from(code: Code) -> Self {
+        Self::Code(code)
+    }
+}
+
+impl Attach {
+    /// A listener without streams. Starts to hear notices.
+    ///
+    /// # Errors
+    /// When the notices' database configuration is unusable.
+    pub fn new(deps: AttachDeps) -> Result<Arc<Self>, ConfigError> {
+        let hub = Hub::new(HubDeps {
+            store: Arc::new(deps.db.clone()),
+            targets: deps.targets,
+            driver_keys: deps.driver_keys,
+            tee: deps.tee,
+        });
+        let (rooms, streams) = (Arc::new(Rooms::default()), Arc::new(Streams::default()));
+        let drain = CancellationToken::new();
+        let notices = Listener::start(deps.notices)?;
+        tokio::spawn(revocation::watch(
+            deps.db.clone(),
+            notices,
+            Arc::clone(&rooms),
+            Arc::clone(&streams),
+            drain.clone(),
+        ));
+        Ok(Arc::new(Self {
+            db: deps.db,
+            hub,
+            keys: deps.attach_keys,
+            cors: Cors::new(deps.cors_origins),
+            trusted_proxies: deps.trusted_proxies,
+            instance: deps.instance,
+            limiter: Limiter::new(limits::STREAMS_PER_PROCESS, limits::STREAMS_PER_SUBJECT),
+            budget: ReplayBudget::default(),
+            rooms,
+            streams,
+            open: deps.streams,
+            viewers: TaskTracker::new(),
+            drain,
+        }))
+    }
+
+    /// Answers one request. Generic in the body, so that tests need no socket.
+    pub async fn handle<B>(self: Arc<Self>, request: Request<B>, peer: SocketAddr) -> Response<ResponseBody>
+    where
+        B: Body + Unpin + Send,
+        B::Data: Send,
+        B::Error: Send,
+    {
+        let cors = self.cors.answer(request.headers());
+        let mut response = match self.serve(request, peer).await {
+            Ok(response) => response,
+            Err(Refused::Code(code)) => refusal(code),
+            Err(Refused::NothingNew) => bare(StatusCode::NO_CONTENT),
+        };
+        response.headers_mut().extend(cors);
+        response
+    }
+
+    /// Tells every viewer where to resume, then has every tee store what it holds.
+    pub async fn drain(&self) {
+        self.drain.cancel();
+        self.viewers.close();
+        let goodbye = async {
+            if timeout(GOODBYE, self.viewers.wait()).await.is_err() {
+                tracing::warn!(late = self.viewers.len(), "viewers that take nothing were not told where to resume");
+            }
+        };
+        tokio::join!(goodbye, self.hub.drain());
+    }
+
+    /// The hub, for metrics.
+    pub fn hub(&self) -> &Arc<Hub> {
+        &self.hub
+    }
+
+    async fn serve<B>(self: &Arc<Self>, request: Request<B>, peer: SocketAddr) -> Result<Response<ResponseBody>, Refused>
+    where
+        B: Body + Unpin + Send,
+        B::Data: Send,
+        B::Error: Send,
+    {
+        let Some(session) = session_of(request.uri().path()) else {
+            return Err(Code::NotFound.into());
+        };
+        let keys = self.keys.as_ref().ok_or(Code::NotConfigured)?;
+        if self.drain.is_cancelled() {
+            return Err(Code::Draining.into());
+        }
+        if request.method() == Method::OPTIONS {
+            return Ok(bare(StatusCode::NO_CONTENT));
+        }
+        let action = action_of(request.method()).ok_or(Code::MethodNotAllowed)?;
+        let asked = Asked { action, session, headers: request.headers(), now: Timestamp::now() };
+        let claims = admission::ticket(keys, &asked)?;
+        let wish = match action {
+            AttachAction::Read => Wish::read(request.headers(), request.uri()).map_err(|_| Code::InvalidCursor)?,
+            AttachAction::Turn => Wish::default(),
+        };
+        let remote = self.remote_address(request.headers(), peer);
+        let admitted = admission::place(&self.db, &self.streams, &self.limiter, claims).await?;
+        // what may still be refused for itself is refused before the ticket is used up
+        if action == AttachAction::Turn {
+            post::drain(request.into_body()).await?;
+        }
+        let planned = Plan::make(&self.db, &admitted.claims, wish).await?;
+        let audit = admission::redeem(&self.db, &admitted.claims, &self.instance, &remote, Timestamp::now()).await?;
+        match planned {
+            Planned::Show(plan) => Ok(self.open(plan, admitted, audit)),
+            Planned::Nothing => {
+                self.close_unopened(audit).await;
+                Err(Refused::NothingNew)
+            }
+        }
+    }
+
+    fn open(self: &Arc<Self>, plan: Plan, admitted: Admitted, audit: StreamAuditId) -> Response<ResponseBody> {
+        let Admitted { claims, registration, permit } = admitted;
+        let ends = Ends { revoked: registration.revoked.clone(), drain: self.drain.clone() };
+        let (out, body) = body::stream((registration, permit, OpenStream::new(&self.open)));
+        let viewer = self.viewer(&plan, claims, out);
+        self.viewers.spawn(viewer.run(plan, ends, audit));
+        let mut response = Response::new(body.map_err(Into::into).boxed_unsync());
+        response.headers_mut().extend(stream_headers());
+        response
+    }
+
+    fn viewer(&self, plan: &Plan, claims: AttachClaims, out: body::Out) -> Viewer {
+        Viewer {
+            db: self.db.clone(),
+            hub: Arc::clone(&self.hub),
+            pages: Pages::new(self.db.clone(), claims.ses.clone(), self.budget.clone()),
+            seat: self.rooms.enter(&claims.ses),
+            claims,
+            out,
+            guard: Guard::new(),
+            outputs: Vec::new(),
+            newest: plan.newest,
+            scope: plan.scope,
+            silence: None,
+            begun_at: Instant::now(),
+        }
+    }
+
+    async fn close_unopened(&self, audit: StreamAuditId) {
+        if let Err(error) = self.db.close_stream_audit(audit, "nothing_new", 0, 0).await {
+            let error: &dyn std::error::Error = &error;
+            tracing::warn!(error, "audit row of a stream stays open");
+        }
+    }
+
+    /// Where the viewer is: the nearest address that no trusted proxy has.
+    fn remote_address(&self, headers: &HeaderMap, peer: SocketAddr) -> String {
+        let trusted = |address| self.trusted_proxies.iter().any(|network| network.contains(address));
+        let mut nearest = peer.ip();
+        let hops = headers.get_all("x-forwarded-for").into_iter().filter_map(|value| value.to_str().ok());
+        let hops: Vec<&str> = hops.flat_map(|line| line.split(',')).collect();
+        for hop in hops.iter().rev() {
+            if !trusted(nearest) {
+                break;
+            }
+            match hop.trim().parse() {
+                Ok(address) => nearest = address,
+                Err(_) => break,
+            }
+        }
+        nearest.to_string()
+    }
+}
+
+/// Counted for as long as its body lives.
+#[derive(Debug)]
+struct OpenStream(Gauge);
+
+impl OpenStream {
+    fn new(gauge: &Gauge) -> Self {
+        gauge.inc();
+        Self(gauge.clone())
+    }
+}
+
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+/// The id in `/v1/agent-sessions/{id}/stream`.
+fn session_of(path: &str) -> Option<&str> {
+    let id = path.strip_prefix("/v1/agent-sessions/")?.strip_suffix("/stream")?;
+    (!id.is_empty() && !id.contains('/')).then_some(id)
+}
+
+/// Every header of every event stream.
+fn stream_headers() -> HeaderMap {
+    let fixed = [
+        (CONTENT_TYPE, "text/event-stream"),
+        (CACHE_CONTROL, "no-cache, no-transform"),
+        (http::HeaderName::from_static("x-accel-buffering"), "no"),
+        (http::HeaderName::from_static("x-vercel-ai-ui-message-stream"), "v1"),
+    ];
+    fixed.into_iter().map(|(name, value)| (name, HeaderValue::from_static(value))).collect()
+}
+
+/// One line of text: an AI SDK page shows it to its user.
+fn refusal(code: Code) -> Response<ResponseBody> {
+    let mut response = Response::new(full(format!("{}\n", code.title())));
+    *response.status_mut() = StatusCode::from_u16(code.status()).expect("every code's status is a valid one");
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(CODE_HEADER, HeaderValue::from_static(code.as_str()));
+    if code == Code::MethodNotAllowed {
+        headers.insert(ALLOW, HeaderValue::from_static("GET, POST, OPTIONS"));
+    }
+    response
+}
+
+fn bare(status: StatusCode) -> Response<ResponseBody> {
+    let mut response = Response::new(empty());
+    *response.status_mut() = status;
+    response
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,267 @@
+//! The body of a stream: whole events, coalesced while they come faster than they go, sent at once otherwise.
+//!
+//! There is at most one frame between the viewer's task and its connection. A connection that takes nothing for
+//! [`limits::WRITE_STALL`] ends its viewer, and ends it as broken: only a true end closes the body cleanly.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, ready};
+
+use bex_proto::ids::PartId;
+use bex_proto::limits;
+use bex_proto::sse;
+use bytes::{BufMut, Bytes, BytesMut};
+use http_body::{Body, Frame};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until, timeout};
+
+/// Bytes that are collected before they are sent, when there is more at once.
+const FRAME_BYTES: usize = 64 * 1024;
+/// Frames between viewer and connection.
+const FRAMES: usize = 1;
+
+/// The viewer is not there any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ViewerGone {
+    /// It closed its connection.
+    #[error("the viewer left")]
+    Left,
+    /// Its connection took nothing for too long.
+    #[error("the viewer's connection is stalled")]
+    Stalled,
+}
+
+/// The writing end.
+#[derive(Debug)]
+pub struct Out {
+    frames: mpsc::Sender<Bytes>,
+    ended: Arc<AtomicBool>,
+    buffer: BytesMut,
+    last_sent: Instant,
+    cursor: Option<PartId>,
+    parts: u64,
+    bytes: u64,
+}
+
+/// The reading end, for the server.
+#[derive(Debug)]
+pub struct StreamBody<G> {
+    frames: mpsc::Receiver<Bytes>,
+    ended: Arc<AtomicBool>,
+    /// Lives exactly as long as the body.
+    _guard: G,
+}
+
+/// A body and its writing end. `guard` is dropped with the body.
+pub fn stream<G>(guard: G) -> (Out, StreamBody<G>) {
+    let (sender, frames) = mpsc::channel(FRAMES);
+    let ended = Arc::new(AtomicBool::new(false));
+    let out = Out {
+        frames: sender,
+        ended: Arc::clone(&ended),
+        buffer: BytesMut::new(),
+        last_sent: Instant::now(),
+        cursor: None,
+        parts: 0,
+        bytes: 0,
+    };
+    (out, StreamBody { frames, ended, _guard: guard })
+}
+
+impl Out {
+    /// Writes the comment that opens a stream.
+    pub fn open(&mut self) {
+        self.buffer.put_slice(sse::STREAM_OPEN.as_bytes());
+    }
+
+    /// Tells the viewer its cursor without an event.
+    pub fn cursor_only(&mut self, id: PartId) {
+        sse::write_cursor(&mut self.buffer, id);
+        self.cursor = Some(id);
+    }
+
+    /// One event of a stored part, the last one of it.
+    pub fn part(&mut self, id: PartId, data: &[u8]) {
+        sse::write_event(&mut self.buffer, Some(id), data);
+        self.cursor = Some(id);
+        self.parts += 1;
+    }
+
+    /// One event the plane wrote itself.
+    pub fn event(&mut self, data: &[u8]) {
+        sse::write_event(&mut self.buffer, None, data);
+    }
+
+    /// The last part the viewer was given: where it resumes.
+    pub fn cursor(&self) -> Option<PartId> {
+        self.cursor
+    }
+
+    /// Parts and bytes given so far.
+    pub fn counts(&self) -> (u64, u64) {
+        (self.parts, self.bytes + self.buffer.len() as u64)
+    }
+
+    /// Sends when enough was collected.
+    ///
+    /// # Errors
+    /// See [`ViewerGone`].
+    pub async fn flush_if_full(&mut self) -> Result<(), ViewerGone> {
+        if self.buffer.len() < FRAME_BYTES { Ok(()) } else { self.flush().await }
+    }
+
+    /// Sends what was collected. When the caller gives up half-way nothing is lost: it goes with the next flush.
+    ///
+    /// # Errors
+    /// See [`ViewerGone`].
+    pub async fn flush(&mut self) -> Result<(), ViewerGone> {
+        if self.buffer.is_empty() {
+            return Ok(());
+        }
+        let place = match timeout(limits::WRITE_STALL, self.frames.reserve()).await {
+            Ok(Ok(place)) => place,
+            Ok(Err(_)) => return Err(ViewerGone::Left),
+            Err(_) => return Err(ViewerGone::Stalled),
+        };
+        // a fresh buffer: an idle viewer keeps no memory
+        let frame = std::mem::take(&mut self.buffer).freeze();
+        self.bytes += frame.len() as u64;
+        place.send(frame);
+        self.last_sent = Instant::now();
+        Ok(())
+    }
+
+    /// Waits for `what`, with a comment after every quiet [`limits::HEARTBEAT`]. Sends what was collected first.
+    ///
+    /// # Errors
+    /// See [`ViewerGone`]; `what` is given up then.
+    pub async fn quietly<T>(&mut self, what: impl Future<Output = T>) -> Result<T, ViewerGone> {
+        let mut what = std::pin::pin!(what);
+        // what is ready at once needs no frame of its own
+        if let Poll::Ready(done) = futures::poll!(what.as_mut()) {
+            return Ok(done);
+        }
+        self.flush().await?;
+        loop {
+            let beat = self.last_sent + limits::HEARTBEAT;
+            tokio::select! {
+                done = what.as_mut() => return Ok(done),
+                () = sleep_until(beat) => {
+                    self.buffer.put_slice(sse::KEEP_ALIVE.as_bytes());
+                    self.flush().await?;
+                }
+                () = self.frames.closed() => return Err(ViewerGone::Left),
+            }
+        }
+    }
+
+    /// Ends the body cleanly, after everything collected.
+    ///
+    /// # Errors
+    /// See [`ViewerGone`].
+    pub async fn close(&mut self) -> Result<(), ViewerGone> {
+        self.flush().await?;
+        self.ended.store(true, Ordering::Release);
+        Ok(())
+    }
+}
+
+impl<G: Unpin> Body for StreamBody<G> {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+        match ready!(self.frames.poll_recv(cx)) {
+            Some(frame) => Poll::Ready(Some(Ok(Frame::data(frame)))),
+            None if self.ended.load(Ordering::Acquire) => Poll::Ready(None),
+            None => Poll::Ready(Some(Err(io::Error::new(
+                io::ErrorKind::ConnectionAborted,
+                "the stream broke off",
+            )))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt;
+
+    use super::*;
+
+    async fn next(body: &mut StreamBody<()>) -> String {
+        let frame = body.frame().await.expect("a frame").expect("data");
+        String::from_utf8(frame.into_data().expect("data").to_vec()).expect("text")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn events_are_coalesced_and_end_cleanly_only_when_closed() {
+        let (mut out, mut body) = stream(());
+        out.open();
+        out.part(PartId::new(1, 0), b"{}");
+        out.event(b"{\"a\":1}");
+        out.close().await.expect("there");
+        drop(out);
+        assert_eq!(next(&mut body).await, ": stream-open\n\nid: 1.0\ndata: {}\n\ndata: {\"a\":1}\n\n");
+        assert!(body.frame().await.is_none());
+
+        let (mut out, mut body) = stream(());
+        out.event(b"{}");
+        out.flush().await.expect("there");
+        drop(out);
+        assert_eq!(next(&mut body).await, "data: {}\n\n");
+        assert!(body.frame().await.expect("an end").is_err(), "not a clean end");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_viewer_that_takes_nothing_is_given_up() {
+        let (mut out, _body) = stream(());
+        out.event(b"{}");
+        out.flush().await.expect("one frame fits");
+        out.event(b"{}");
+        let before = Instant::now();
+        assert_eq!(out.flush().await, Err(ViewerGone::Stalled));
+        assert_eq!(before.elapsed(), limits::WRITE_STALL);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn quiet_time_is_filled_with_comments_between_events() {
+        let (mut out, mut body) = stream(());
+        out.event(b"{}");
+        let quiet = tokio::spawn(async move {
+            let waited = out.quietly(tokio::time::sleep(limits::HEARTBEAT * 2 + limits::HEARTBEAT / 2)).await;
+            out.event(b"{}");
+            out.close().await.expect("there");
+            waited
+        });
+        let mut seen = Vec::new();
+        while let Some(frame) = body.frame().await {
+            seen.push(String::from_utf8(frame.expect("data").into_data().expect("data").to_vec()).expect("text"));
+        }
+        assert_eq!(seen, ["data: {}\n\n", ": keep-alive\n\n", ": keep-alive\n\n", "data: {}\n\n"]);
+        assert_eq!(quiet.await.expect("no panic"), Ok(()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_viewer_that_leaves_is_noticed_while_it_is_quiet() {
+        let (mut out, body) = stream(());
+        drop(body);
+        assert_eq!(out.quietly(std::future::pending::<()>()).await, Err(ViewerGone::Left));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_interrupted_flush_loses_nothing() {
+        let (mut out, mut body) = stream(());
+        out.event(b"1");
+        out.flush().await.expect("one frame fits");
+        out.event(b"2");
+        assert!(timeout(limits::WRITE_STALL / 2, out.flush()).await.is_err());
+        assert_eq!(next(&mut body).await, "data: 1\n\n");
+        out.close().await.expect("there");
+        assert_eq!(next(&mut body).await, "data: 2\n\n");
+    }
+}

@@ -1,0 +1,103 @@
+//! Where a viewer goes on: `Last-Event-ID` or `?after=`, and the other words of the query.
+
+use bex_proto::ids::PartId;
+use http::{HeaderMap, Uri};
+
+/// What a viewer asks for beside its ticket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Wish {
+    /// The last part the viewer has; only what follows is sent.
+    pub after: Option<PartId>,
+    /// The viewer lost its stream state: what is open at the cursor is started again.
+    pub state: ViewerState,
+}
+
+/// Whether a viewer with a cursor still knows what is open there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ViewerState {
+    /// It kept its state over a network drop.
+    #[default]
+    Kept,
+    /// `&fresh=1`.
+    Fresh,
+}
+
+/// The cursor does not parse.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the cursor does not parse")]
+pub struct CursorFault;
+
+impl Wish {
+    /// Reads header and query. `Last-Event-ID` is what a client's library sends on its own, so it wins over the address it was
+    /// given once; an empty one is no cursor, as browsers send none then.
+    ///
+    /// # Errors
+    /// When a cursor is there and is not a part id.
+    pub fn read(headers: &HeaderMap, uri: &Uri) -> Result<Self, CursorFault> {
+        let mut wish = Self::default();
+        let mut after = None;
+        for pair in uri.query().unwrap_or("").split('&') {
+            match pair.split_once('=') {
+                Some(("after", text)) => after = Some(text),
+                Some(("fresh", "1")) => wish.state = ViewerState::Fresh,
+                // unknown words are other versions' business
+                _ => {}
+            }
+        }
+        let header = match headers.get("last-event-id") {
+            Some(value) => Some(value.to_str().map_err(|_| CursorFault)?).filter(|text| !text.is_empty()),
+            None => None,
+        };
+        wish.after = match header.or(after) {
+            Some(text) => Some(text.parse().map_err(|_| CursorFault)?),
+            None => None,
+        };
+        Ok(wish)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    fn read(header: Option<&[u8]>, uri: &str) -> Result<(Option<String>, ViewerState), CursorFault> {
+        let mut headers = HeaderMap::new();
+        if let Some(value) = header {
+            headers.insert("last-event-id", HeaderValue::from_bytes(value).expect("a value"));
+        }
+        let wish = Wish::read(&headers, &uri.parse().expect("a uri"))?;
+        Ok((wish.after.map(|id| id.to_string()), wish.state))
+    }
+
+    #[test]
+    fn cursors() {
+        use ViewerState::{Fresh, Kept};
+        let some = |text: &str, state| Ok((Some(text.to_owned()), state));
+        let cases: &[(Option<&[u8]>, &str, Result<(Option<String>, ViewerState), CursorFault>)] = &[
+            (None, "/s", Ok((None, Kept))),
+            (None, "/s?", Ok((None, Kept))),
+            (None, "/s?x=1", Ok((None, Kept))),
+            (None, "/s?after=3.120", some("3.120", Kept)),
+            (None, "/s?after=3.120&fresh=1", some("3.120", Fresh)),
+            (None, "/s?fresh=1", Ok((None, Fresh))),
+            (None, "/s?fresh=0&after=1.0", some("1.0", Kept)),
+            (Some(b"3.121"), "/s?after=3.120", some("3.121", Kept)),
+            (Some(b""), "/s?after=3.120", some("3.120", Kept)),
+            (None, "/s?after=", Err(CursorFault)),
+            (None, "/s?after=3", Err(CursorFault)),
+            (None, "/s?after=0.1", Err(CursorFault)),
+            (None, "/s?after=03.1", Err(CursorFault)),
+            (None, "/s?after=3.-1", Err(CursorFault)),
+            (None, "/s?after=3%2E1", Err(CursorFault)),
+            (None, "/s?after=3.9223372036854775808", Err(CursorFault)),
+            (Some(b"garbage"), "/s", Err(CursorFault)),
+            (Some(b"\xff"), "/s", Err(CursorFault)),
+            (Some(b"1.2\t"), "/s", Err(CursorFault)),
+        ];
+        for (header, uri, expected) in cases {
+            assert_eq!(&read(*header, uri), expected, "{header:?} {uri}");
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Running streams and whether they may go on: asked on notice, after every break of the notices, and every
+//! [`limits::REAUTHORIZE`], by one query for all of them.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bex_proto::limits;
+use bex_store::Db;
+use bex_store::listen::{Event, Listener};
+use bex_store::revocations::{Standing, StreamKey};
+use bex_store::wake::Channel;
+use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::rooms::Rooms;
+
+/// How soon a check that failed is made again.
+const CHECK_AGAIN: Duration = Duration::from_secs(1);
+
+/// Every stream that is open or about to be.
+#[derive(Debug, Default)]
+pub struct Streams(Mutex<Registered>);
+
+#[derive(Debug, Default)]
+struct Registered {
+    last: u64,
+    streams: HashMap<u64, (StreamKey, CancellationToken)>,
+}
+
+/// One stream's entry; gone when dropped.
+#[derive(Debug)]
+pub struct Registration {
+    streams: Arc<Streams>,
+    number: u64,
+    /// Cancelled when the stream may not go on.
+    pub revoked: CancellationToken,
+}
+
+impl Streams {
+    /// From now on a revocation of `key` reaches the entry. Register before asking for its standing, so that no revocation
+    /// falls between the two.
+    pub fn register(self: &Arc<Self>, key: StreamKey) -> Registration {
+        let revoked = CancellationToken::new();
+        let mut registered = self.registered();
+        registered.last += 1;
+        let number = registered.last;
+        registered.streams.insert(number, (key, revoked.clone()));
+        drop(registered);
+        Registration { streams: Arc::clone(self), number, revoked }
+    }
+
+    /// Entries, for metrics.
+    pub fn count(&self) -> usize {
+        self.registered().streams.len()
+    }
+
+    /// Ends every stream that may not go on.
+    async fn check(&self, db: &Db) -> Result<(), bex_store::StoreError> {
+        let (keys, tokens): (Vec<_>, Vec<_>) = self.registered().streams.values().cloned().unzip();
+        if keys.is_empty() {
+            return Ok(());
+        }
+        for (standing, token) in db.standings(&keys).await?.into_iter().zip(tokens) {
+            match standing {
+                Standing::Good => {}
+                Standing::Revoked | Standing::SessionGone => token.cancel(),
+            }
+        }
+        Ok(())
+    }
+
+    fn registered(&self) -> MutexGuard<'_, Registered> {
+        // entries are whole at any time
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        self.streams.registered().streams.remove(&self.number);
+    }
+}
+
+/// Hears notices until told to stop: wakes viewers, ends revoked streams.
+pub async fn watch(
+    db: Db,
+    mut notices: Listener,
+    rooms: Arc<Rooms>,
+    streams: Arc<Streams>,
+    stop: CancellationToken,
+) {
+    let mut tick = interval_at(Instant::now() + limits::REAUTHORIZE, limits::REAUTHORIZE);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        let check = tokio::select! {
+            () = stop.cancelled() => return,
+            _ = tick.tick() => true,
+            event = notices.next() => match event {
+                Some(Event::Notified { channel: Channel::Revoked, .. }) => true,
+                Some(Event::Notified { channel: Channel::Settled | Channel::Ready, payload }) => {
+                    if let Ok(session) = payload.parse() {
+                        rooms.wake(&session);
+                    }
+                    false
+                }
+                Some(Event::Notified { channel: Channel::Wake | Channel::Dispatch, .. }) => false,
+                Some(Event::Resumed) => {
+                    rooms.wake_all();
+                    true
+                }
+                None => return,
+            },
+        };
+        if check {
+            match timeout(limits::ADMISSION_TIMEOUT, streams.check(&db)).await {
+                Ok(Ok(())) => {}
+                // nobody is cut off because the store is away: the same streams are asked about again soon
+                Ok(Err(error)) => {
+                    let error: &dyn std::error::Error = &error;
+                    tracing::warn!(error, "running streams could not be checked");
+                    tick.reset_after(CHECK_AGAIN);
+                }
+                Err(_) => {
+                    tracing::warn!("checking running streams took too long");
+                    tick.reset_after(CHECK_AGAIN);
+                }
+            }
+        }
+    }
+}

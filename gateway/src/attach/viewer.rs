@@ -1,0 +1,200 @@
+//! One viewer's stream from its first byte to its last.
+//!
+//! A viewer pulls: what is stored first, then the live tail where there is one, and the store again whenever the tail has
+//! moved on. It runs in a task of its own, holds at most one page of the store and one frame of output, and nothing waits for it.
+//! Every way in which it can end is a [`Stop`] or a true end; only a true end says `[DONE]`.
+
+mod rejoin;
+mod show;
+mod turn;
+
+use std::sync::Arc;
+
+use bex_proto::ids::PartId;
+use bex_proto::limits;
+use bex_proto::sse;
+use bex_proto::ticket::AttachClaims;
+use bex_proto::ui_stream::{Guard, Output, resume_error};
+use bex_proto::{PartIndex, TurnNo};
+use bex_store::audit::StreamAuditId;
+use bex_store::{Db, StoreError};
+use tokio::time::{Instant, sleep, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use super::body::{Out, ViewerGone};
+use super::events;
+use super::plan::{Opening, Plan, Scope};
+use super::replay::Pages;
+use super::rooms::Seat;
+use crate::hub::Hub;
+use rejoin::Silence;
+use turn::TurnEnded;
+
+/// Delay between two attempts to reach the store for a running stream.
+const STORE_AGAIN: std::time::Duration = std::time::Duration::from_millis(500);
+
+/// Why a stream ends without a true end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stop {
+    /// The viewer left or its connection is stalled.
+    Gone(ViewerGone),
+    /// The driver could not be read for too long.
+    SourceLost,
+    /// The store could not be read for too long.
+    Store,
+    /// The sandbox did not come up in time.
+    NoSandbox,
+    /// Access was revoked or the session was deleted.
+    Revoked,
+    /// This process is shutting down.
+    Drained,
+    /// The stream is as old as it may get.
+    Ceiling,
+}
+
+impl From<ViewerGone> for Stop {
+    fn from(gone: ViewerGone) -> Self {
+        Self::Gone(gone)
+    }
+}
+
+impl Stop {
+    /// What the viewer is told, where it can still be told.
+    fn text(self) -> Option<&'static str> {
+        match self {
+            Self::Gone(_) => None,
+            Self::SourceLost => Some("the agent's sandbox does not answer"),
+            Self::Store => Some("the transcript cannot be read now"),
+            Self::NoSandbox => Some("the agent's sandbox is not ready yet"),
+            Self::Revoked => Some("access was revoked"),
+            Self::Drained => Some("the server is restarting"),
+            Self::Ceiling => Some("the stream is too old"),
+        }
+    }
+
+    /// The audit row's word.
+    fn word(self) -> &'static str {
+        match self {
+            Self::Gone(ViewerGone::Left) => "left",
+            Self::Gone(ViewerGone::Stalled) => "stalled",
+            Self::SourceLost => "source_lost",
+            Self::Store => "store",
+            Self::NoSandbox => "no_sandbox",
+            Self::Revoked => "revoked",
+            Self::Drained => "drained",
+            Self::Ceiling => "ceiling",
+        }
+    }
+}
+
+/// What a viewer works with.
+pub(super) struct Viewer {
+    pub(super) db: Db,
+    pub(super) hub: Arc<Hub>,
+    pub(super) claims: AttachClaims,
+    pub(super) pages: Pages,
+    pub(super) out: Out,
+    pub(super) seat: Seat,
+    pub(super) guard: Guard,
+    /// Reused for every part.
+    pub(super) outputs: Vec<Output>,
+    /// The session's newest turn, as far as is known.
+    pub(super) newest: TurnNo,
+    pub(super) scope: Scope,
+    /// Parts the viewer has already: they only move the guard.
+    pub(super) silence: Option<Silence>,
+    pub(super) begun_at: Instant,
+}
+
+/// What ends a stream from outside.
+pub(super) struct Ends {
+    /// Access was revoked.
+    pub(super) revoked: CancellationToken,
+    /// The process drains.
+    pub(super) drain: CancellationToken,
+}
+
+impl Viewer {
+    /// Serves the stream and closes its audit row.
+    pub(super) async fn run(mut self, plan: Plan, ends: Ends, audit: StreamAuditId) {
+        let ceiling = self.begun_at + limits::STREAM_CEILING;
+        let ended = tokio::select! {
+            ended = self.serve(plan) => ended,
+            () = ends.revoked.cancelled() => Err(Stop::Revoked),
+            () = ends.drain.cancelled() => Err(Stop::Drained),
+            () = sleep_until(ceiling) => Err(Stop::Ceiling),
+        };
+        self.pages.rest();
+        let word = match ended {
+            Ok(()) => "done",
+            Err(stop) => self.tell(stop).await.word(),
+        };
+        let (parts, bytes) = self.out.counts();
+        let (db, session) = (self.db.clone(), self.claims.ses.clone());
+        // the body ends with its writing end; the audit row is nobody's reason to wait
+        drop(self);
+        if let Err(error) = db.close_stream_audit(audit, word, parts, bytes).await {
+            let error: &dyn std::error::Error = &error;
+            tracing::warn!(%session, error, "audit row of a stream stays open");
+        }
+        tracing::debug!(%session, result = word, parts, bytes, "stream ended");
+    }
+
+    /// Says where to resume and closes, without `[DONE]`.
+    async fn tell(&mut self, stop: Stop) -> Stop {
+        let Some(text) = stop.text() else { return stop };
+        self.out.event(resume_error(text, self.out.cursor()).as_bytes());
+        match self.out.close().await {
+            Ok(()) => stop,
+            Err(gone) => Stop::Gone(gone),
+        }
+    }
+
+    async fn serve(&mut self, plan: Plan) -> Result<(), Stop> {
+        self.out.open();
+        self.out.flush().await?;
+        let mut at = match plan.opening {
+            Opening::Start(start) => {
+                self.out.event(start.as_bytes());
+                PartId::first_of(plan.first)
+            }
+            Opening::Behind(cursor, state) => {
+                self.out.cursor_only(cursor);
+                self.rejoin(cursor, state).await?
+            }
+        };
+        let mut prompt = turn::Prompt::of(self.silence.is_some() || at.index > PartIndex(0));
+        while let TurnEnded::Next(next) = self.turn(at, prompt).await? {
+            (at, prompt) = (next, turn::Prompt::Show);
+        }
+        self.out.event(events::FINISH.as_bytes());
+        self.out.event(sse::DONE.as_bytes());
+        self.out.close().await?;
+        Ok(())
+    }
+
+    /// Asks the store until it answers, [`limits::SOURCE_RETRY`] at most, with heartbeats.
+    async fn ask<T, F>(&mut self, question: impl Fn(Db) -> F) -> Result<T, Stop>
+    where
+        F: Future<Output = Result<T, StoreError>>,
+    {
+        let until = Instant::now() + limits::SOURCE_RETRY;
+        loop {
+            match self.out.quietly(question(self.db.clone())).await? {
+                Ok(answer) => return Ok(answer),
+                Err(error) => self.store_trouble(&error, until).await?,
+            }
+        }
+    }
+
+    /// Waits before the next attempt, or gives up.
+    async fn store_trouble(&mut self, error: &StoreError, until: Instant) -> Result<(), Stop> {
+        let source: &dyn std::error::Error = error;
+        if !error.is_transient() || Instant::now() >= until {
+            tracing::warn!(session = %self.claims.ses, error = source, "a stream cannot read the store");
+            return Err(Stop::Store);
+        }
+        self.out.quietly(sleep(STORE_AGAIN)).await?;
+        Ok(())
+    }
+}

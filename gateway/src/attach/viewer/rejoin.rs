@@ -1,0 +1,138 @@
+//! Going on in the middle of a message: the guard learns what is open at the cursor from kinds alone, and a viewer that lost its
+//! state has it started again.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bex_proto::PartIndex;
+use bex_proto::ids::PartId;
+use bex_proto::limits;
+use bex_proto::transcript::Part;
+use bex_proto::ui_stream::{ChunkHead, ChunkKind};
+use tokio::time::Instant;
+
+use super::{Stop, Viewer};
+use crate::attach::cursor::ViewerState;
+
+/// Parts up to a cursor that is ahead of the store: they come again and are not shown.
+#[derive(Debug)]
+pub(in crate::attach) struct Silence {
+    /// The last part the viewer has.
+    pub(super) until: PartId,
+    state: ViewerState,
+    stored: OpenInputs,
+    /// Tool inputs that came in silence and may not be stored yet; shared with the tail, and no more than it may hold.
+    heard: Vec<Arc<Part>>,
+}
+
+/// Where the inputs of tools without output stand, by tool call.
+#[derive(Debug, Default)]
+struct OpenInputs(BTreeMap<Box<str>, Vec<PartIndex>>);
+
+impl OpenInputs {
+    fn note(&mut self, index: PartIndex, head: &ChunkHead) {
+        let Some(id) = &head.chunk_id else { return };
+        if is_tool_input(&head.kind) {
+            self.0.entry(id.clone()).or_default().push(index);
+        }
+    }
+}
+
+fn is_tool_input(kind: &ChunkKind) -> bool {
+    matches!(kind, ChunkKind::ToolInputStart | ChunkKind::ToolInputDelta | ChunkKind::ToolInputAvailable)
+}
+
+impl Viewer {
+    /// Prepares to go on behind `cursor`; gives where to pull from.
+    pub(super) async fn rejoin(&mut self, cursor: PartId, state: ViewerState) -> Result<PartId, Stop> {
+        let session = self.claims.ses.clone();
+        let row = self.ask(|db| { let s = session.clone(); async move { db.turn(&s, cursor.turn).await } }).await?;
+        let row = row.ok_or(Stop::Revoked)?;
+        let wanted = cursor.next();
+        let at = if row.settled_at.is_some() {
+            wanted
+        } else {
+            let end = self.ask(|db| { let s = session.clone(); async move { db.contiguous_end(&s, cursor.turn).await } }).await?;
+            PartId { turn: cursor.turn, index: wanted.index.min(end) }
+        };
+        let mut stored = OpenInputs::default();
+        let mut from = PartIndex(0);
+        loop {
+            let heads = self.ask(|db| { let s = session.clone(); async move { db.kinds_before(&s, at, from).await } }).await?;
+            let Some(last) = heads.last() else { break };
+            from = last.index.next();
+            for stored_head in &heads {
+                let head = ChunkHead::from_columns(&stored_head.kind, stored_head.chunk_id.as_deref());
+                self.guard.skip(cursor.turn, &head);
+                stored.note(stored_head.index, &head);
+            }
+            stored.0.retain(|id, _| self.guard.is_open_tool(id));
+        }
+        self.silence = Some(Silence { until: cursor, state, stored, heard: Vec::new() });
+        if at == wanted {
+            self.end_silence(cursor).await?;
+        }
+        Ok(at)
+    }
+
+    /// A part the viewer has already.
+    pub(super) fn pass_over(&mut self, part: &Arc<Part>) {
+        self.guard.skip(part.id.turn, &part.head);
+        if let Some(silence) = &mut self.silence
+            && silence.state == ViewerState::Fresh
+            && is_tool_input(&part.head.kind)
+            && silence.heard.len() < limits::TAIL_PARTS
+        {
+            silence.heard.push(Arc::clone(part));
+        }
+    }
+
+    /// What comes next is new to the viewer. A viewer that lost its state is given what is open here.
+    pub(super) async fn end_silence(&mut self, cursor: PartId) -> Result<(), Stop> {
+        let Some(silence) = self.silence.take() else { return Ok(()) };
+        if silence.state == ViewerState::Kept {
+            return Ok(());
+        }
+        self.reopen();
+        let mut wanted: Vec<PartIndex> = silence
+            .stored
+            .0
+            .into_iter()
+            .filter(|(id, _)| self.guard.is_open_tool(id))
+            .flat_map(|(_, indexes)| indexes)
+            .collect();
+        wanted.sort_unstable();
+        let mut wanted = wanted.into_iter().peekable();
+        while let Some(index) = wanted.peek().copied() {
+            let at = PartId { turn: cursor.turn, index };
+            for part in self.read_stored(at).await?.parts {
+                if wanted.next_if_eq(&part.id.index).is_some() {
+                    self.out.event(&part.bytes);
+                }
+            }
+            // one that was deleted in between is passed over
+            while wanted.next_if(|next| *next <= index).is_some() {}
+            self.out.flush_if_full().await?;
+        }
+        for part in silence.heard {
+            if part.head.chunk_id.as_deref().is_some_and(|id| self.guard.is_open_tool(id)) {
+                self.out.event(&part.bytes);
+            }
+        }
+        Ok(())
+    }
+
+    /// One read of the store, repeated while the store is away.
+    pub(super) async fn read_stored(
+        &mut self,
+        at: PartId,
+    ) -> Result<crate::attach::pull::StoreRead, Stop> {
+        let until = Instant::now() + limits::SOURCE_RETRY;
+        loop {
+            match self.out.quietly(self.pages.read(at)).await? {
+                Ok(read) => return Ok(read),
+                Err(error) => self.store_trouble(&error, until).await?,
+            }
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Putting parts through the guard and onto the wire.
+
+use bex_proto::ids::PartId;
+use bex_proto::transcript::Part;
+use bex_proto::ui_stream::{Output, Place};
+
+use super::Viewer;
+
+impl Viewer {
+    /// Shows one part that the viewer does not have. The id stands on its last event; a part without one moves the
+    /// cursor alone, so that a viewer that has everything can say so.
+    pub(super) fn show(&mut self, part: &Part, place: Place) {
+        let mut outputs = std::mem::take(&mut self.outputs);
+        self.guard.push(part.id.turn, place, &part.head, &part.bytes, &mut outputs);
+        match outputs.split_last() {
+            Some((last, before)) => {
+                self.write(before, &part.bytes);
+                self.out.part(part.id, bytes_of(last, &part.bytes));
+            }
+            None => self.out.cursor_only(part.id),
+        }
+        self.keep(outputs);
+    }
+
+    /// Closes what is open: what follows does not continue it.
+    pub(super) fn close_open(&mut self) {
+        let mut outputs = std::mem::take(&mut self.outputs);
+        self.guard.gap(&mut outputs);
+        self.write(&outputs, b"");
+        self.keep(outputs);
+    }
+
+    /// Leaves nothing half-open at a turn's end.
+    pub(super) fn end_message(&mut self) {
+        let mut outputs = std::mem::take(&mut self.outputs);
+        self.guard.end(&mut outputs);
+        self.write(&outputs, b"");
+        self.keep(outputs);
+    }
+
+    /// Starts again what is open, for a viewer that lost its state.
+    pub(super) fn reopen(&mut self) {
+        let mut outputs = std::mem::take(&mut self.outputs);
+        self.guard.reopen(&mut outputs);
+        self.write(&outputs, b"");
+        self.keep(outputs);
+    }
+
+    /// Events without an id.
+    fn write(&mut self, outputs: &[Output], stored: &[u8]) {
+        for output in outputs {
+            self.out.event(bytes_of(output, stored));
+        }
+    }
+
+    /// The guard writes into the same vector every time, so that a part costs no allocation.
+    fn keep(&mut self, mut outputs: Vec<Output>) {
+        outputs.clear();
+        self.outputs = outputs;
+    }
+
+    /// Whether the viewer has this part already.
+    pub(super) fn has(&self, id: PartId) -> bool {
+        self.silence.as_ref().is_some_and(|silence| id <= silence.until)
+    }
+}
+
+fn bytes_of<'a>(output: &'a Output, stored: &'a [u8]) -> &'a [u8] {
+    match output {
+        Output::Verbatim => stored,
+        Output::Written(bytes) => bytes,
+    }
+}

@@ -1,0 +1,373 @@
+//! Showing one turn: pulled from store and tail until it has no more, then what its end is told with.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bex_proto::ids::PartId;
+use bex_proto::limits;
+use bex_proto::session::Verdict;
+use bex_proto::ui_stream::{Place, live_marker};
+use bex_proto::{PartIndex, TurnNo};
+use bex_store::sandboxes::SandboxRow;
+use bex_store::turns::TurnRow;
+use bex_store::wake::Channel;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::{Stop, Viewer};
+use crate::attach::events;
+use crate::attach::plan::Scope;
+use crate::attach::pull::{Do, Ending, Known, Pull};
+use crate::hub::Source;
+use crate::hub::tail::{SourceEnd, TailRead};
+use crate::hub::tee::TeeProgress;
+use crate::sandbox::TargetRef;
+
+/// Parts taken from the tail at once.
+const TAIL_RUN: usize = 256;
+/// First and longest delay between two looks at the store for a hole that is being harvested.
+const HOLE_LOOK: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(2));
+/// How often a stream looks for its sandbox, or for harvested parts of a driver that cannot be followed, beside being woken.
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
+
+/// Whether a turn's prompt is still to be shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Prompt {
+    Show,
+    Known,
+}
+
+impl Prompt {
+    /// A viewer that goes on in the middle of a turn has its prompt.
+    pub(super) fn of(resumed: bool) -> Self {
+        if resumed { Self::Known } else { Self::Show }
+    }
+}
+
+/// Where the stream goes after a turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum TurnEnded {
+    /// Another turn follows.
+    Next(PartId),
+    /// That was the last.
+    Last,
+}
+
+/// The turn being shown.
+struct Showing {
+    row: TurnRow,
+    known: Known,
+    place: Place,
+    /// It was open when its showing began.
+    began_open: bool,
+    /// A range was told to be missing.
+    told_gap: bool,
+    live: Option<Live>,
+}
+
+/// A source joined.
+struct Live {
+    source: Arc<Source>,
+    changed: watch::Receiver<()>,
+    tee: watch::Receiver<TeeProgress>,
+    marked: bool,
+}
+
+impl Showing {
+    fn turn(&self) -> TurnNo {
+        self.row.turn
+    }
+}
+
+impl Viewer {
+    /// Shows one turn from `at` on.
+    pub(super) async fn turn(&mut self, at: PartId, prompt: Prompt) -> Result<TurnEnded, Stop> {
+        self.seat.take_change();
+        let (row, known) = self.look_at(at.turn).await?;
+        if prompt == Prompt::Show {
+            self.out.event(events::user_prompt(&row).as_bytes());
+        }
+        let place = if at.turn < self.newest { Place::Earlier } else { Place::Last };
+        let began_open = row.settled_at.is_none();
+        let mut showing = Showing { row, known, place, began_open, told_gap: false, live: None };
+        showing.row.prompt = String::new();
+        if began_open {
+            if showing.row.delivery_started_at.is_none() {
+                self.announce(Channel::Dispatch).await?;
+            }
+            self.join(&mut showing).await?;
+        }
+        let ending = self.pull_to_end(&mut showing, Pull::new(at.index)).await?;
+        self.end_of_turn(&showing, ending).await
+    }
+
+    async fn pull_to_end(&mut self, showing: &mut Showing, mut pull: Pull) -> Result<Ending, Stop> {
+        let mut hole: Option<(PartIndex, Duration)> = None;
+        let mut settle_waited = false;
+        loop {
+            if self.seat.take_change() {
+                self.look_again(showing).await?;
+            }
+            match self.step(showing, &mut pull).await? {
+                Do::Send(parts) => {
+                    for part in parts {
+                        if self.has(part.id) {
+                            self.pass_over(&part);
+                        } else {
+                            if let Some(cursor) = self.silence.as_ref().map(|silence| silence.until) {
+                                self.end_silence(cursor).await?;
+                            }
+                            self.show(&part, showing.place);
+                            self.out.flush_if_full().await?;
+                        }
+                    }
+                }
+                Do::ReadStore => {}
+                Do::Skip { from, to, reason } => {
+                    self.close_open();
+                    // a viewer that has the range is not told that it is missing
+                    if !self.has(PartId { turn: showing.turn(), index: to }) {
+                        showing.told_gap = true;
+                        let event = events::incomplete_range(showing.turn(), reason, from, to);
+                        self.out.event(event.as_bytes());
+                    }
+                }
+                Do::Wait => self.wait(showing).await?,
+                Do::Hole { until } => {
+                    let delay = match hole {
+                        Some((at, delay)) if at == pull.at() => (delay * 2).min(HOLE_LOOK.1),
+                        _ => {
+                            self.announce(Channel::Wake).await?;
+                            HOLE_LOOK.0
+                        }
+                    };
+                    hole = Some((pull.at(), delay));
+                    self.wait_for_store(showing, until.min(Instant::now() + delay)).await?;
+                    self.look_again(showing).await?;
+                }
+                Do::TurnEnd(Ending::Source(SourceEnd::Done | SourceEnd::Gone)) if !settle_waited => {
+                    settle_waited = true;
+                    self.wait_for_settle(showing).await?;
+                    // a driver's own end needs nothing more from the store
+                    if showing.live.as_ref().is_some_and(|live| live.source.tail.end() == Some(SourceEnd::Done)) {
+                        return Ok(Ending::Source(SourceEnd::Done));
+                    }
+                }
+                Do::TurnEnd(Ending::Source(SourceEnd::Drained)) => return Err(Stop::Drained),
+                Do::TurnEnd(Ending::Source(SourceEnd::Lost)) => {
+                    self.look_again(showing).await?;
+                    if showing.known.settled.is_none() {
+                        return Err(Stop::SourceLost);
+                    }
+                }
+                Do::TurnEnd(ending) => return Ok(ending),
+            }
+        }
+    }
+
+    /// Looks into the tail, and into the store when the tail says so.
+    async fn step(&mut self, showing: &mut Showing, pull: &mut Pull) -> Result<Do, Stop> {
+        let known = showing.known;
+        let step = match &mut showing.live {
+            Some(live) if live.source.tail.next().is_some() || live.source.tail.end().is_some() => {
+                live.changed.borrow_and_update();
+                let read = live.source.tail.read(pull.at(), TAIL_RUN);
+                let here = matches!(read, TailRead::Parts(_) | TailRead::Jump { .. } | TailRead::Wait);
+                if here && !live.marked {
+                    live.marked = true;
+                    self.out.event(live_marker(self.out.cursor()).as_bytes());
+                }
+                pull.on_tail(read, &known)
+            }
+            _ => pull.without_tail(),
+        };
+        if !matches!(step, Do::ReadStore) {
+            return Ok(step);
+        }
+        let read = self.read_stored(PartId { turn: showing.turn(), index: pull.at() }).await?;
+        Ok(pull.on_store(read, &known, Instant::now()))
+    }
+
+    /// The next part is not spoken yet.
+    async fn wait(&mut self, showing: &mut Showing) -> Result<(), Stop> {
+        self.pages.rest();
+        match &mut showing.live {
+            Some(live) if live.source.tail.end() == Some(SourceEnd::Unnumbered) => {
+                self.announce(Channel::Wake).await?;
+                let seat = &mut self.seat;
+                let woken = async { tokio::select! { () = seat.changed() => {}, () = sleep(LOOK_AGAIN) => {} } };
+                self.out.quietly(woken).await?;
+            }
+            Some(live) => {
+                let seat = &mut self.seat;
+                let woken = async {
+                    tokio::select! {
+                        _ = live.changed.changed() => return,
+                        () = seat.changed() => {}
+                    }
+                };
+                self.out.quietly(woken).await?;
+            }
+            None => {
+                let latest = self.begun_at + limits::SANDBOX_WAIT;
+                if Instant::now() >= latest {
+                    return Err(Stop::NoSandbox);
+                }
+                let seat = &mut self.seat;
+                let woken = async {
+                    tokio::select! { () = seat.changed() => {}, () = sleep_until(latest.min(Instant::now() + LOOK_AGAIN)) => {} }
+                };
+                self.out.quietly(woken).await?;
+            }
+        }
+        // what was waited for may have been the settle, or the sandbox
+        if showing.live.as_ref().is_none_or(|live| !live.changed.has_changed().unwrap_or(false)) {
+            self.look_again(showing).await?;
+        }
+        Ok(())
+    }
+
+    /// Parts are being harvested or appended.
+    async fn wait_for_store(&mut self, showing: &mut Showing, until: Instant) -> Result<(), Stop> {
+        self.pages.rest();
+        let seat = &mut self.seat;
+        let tee = showing.live.as_mut().map(|live| &mut live.tee);
+        let woken = async {
+            tokio::select! {
+                () = seat.changed() => {}
+                () = progress(tee) => {}
+                () = sleep_until(until) => {}
+            }
+        };
+        self.out.quietly(woken).await?;
+        Ok(())
+    }
+
+    /// The turn's speech is over: gives tee and settle [`limits::END_WAIT`] in all.
+    async fn wait_for_settle(&mut self, showing: &mut Showing) -> Result<(), Stop> {
+        let until = Instant::now() + limits::END_WAIT;
+        self.announce(Channel::Wake).await?;
+        loop {
+            self.look_again(showing).await?;
+            let flushed = showing.live.as_ref().is_none_or(|live| live.tee.borrow().end.is_some());
+            if (flushed && showing.known.settled.is_some()) || Instant::now() >= until {
+                return Ok(());
+            }
+            self.wait_for_store(showing, until).await?;
+        }
+    }
+
+    /// Verdict, what is missing, and what follows.
+    async fn end_of_turn(&mut self, showing: &Showing, ending: Ending) -> Result<TurnEnded, Stop> {
+        let row = &showing.row;
+        if showing.began_open {
+            let healed = showing.told_gap && row.verdict == Verdict::Complete;
+            self.out.event(events::turn_verdict(row, healed).as_bytes());
+        }
+        self.end_message();
+        if let Some(reason) = row.reason.filter(|_| row.verdict == Verdict::Truncated) {
+            self.out.event(events::incomplete_turn(row, reason).as_bytes());
+        }
+        // a stream does not tail from one live turn into the next: a page's own POST would show that one too
+        if self.scope == Scope::Turn || showing.began_open || ending != Ending::Settled {
+            return Ok(TurnEnded::Last);
+        }
+        if row.turn >= self.newest {
+            let session = self.claims.ses.clone();
+            let current = self.ask(|db| { let s = session.clone(); async move { db.session(&s).await } }).await?;
+            self.newest = current.ok_or(Stop::Revoked)?.turns;
+        }
+        Ok(if row.turn < self.newest {
+            TurnEnded::Next(PartId::first_of(row.turn.next()))
+        } else {
+            TurnEnded::Last
+        })
+    }
+
+    /// The turn's row, and what it says about missing parts.
+    async fn look_at(&mut self, turn: TurnNo) -> Result<(TurnRow, Known), Stop> {
+        let session = self.claims.ses.clone();
+        let (row, head) = self
+            .ask(|db| {
+                let session = session.clone();
+                async move { Ok((db.turn(&session, turn).await?, db.transcript_head(&session).await?)) }
+            })
+            .await?;
+        let row = row.ok_or(Stop::Revoked)?;
+        let quota_from = head.and_then(|head| head.quota_mark).and_then(|mark| match mark.turn.cmp(&turn) {
+            std::cmp::Ordering::Less => Some(PartIndex(0)),
+            std::cmp::Ordering::Equal => Some(mark.index),
+            std::cmp::Ordering::Greater => None,
+        });
+        let known = Known {
+            settled: row.settled_at.map(|_| row.reason),
+            quota_from,
+            dropped: row.dropped.map(|range| (range.first, range.last)),
+            replay_only: self.claims.rpo,
+        };
+        Ok((row, known))
+    }
+
+    async fn look_again(&mut self, showing: &mut Showing) -> Result<(), Stop> {
+        let (row, known) = self.look_at(showing.turn()).await?;
+        showing.row = TurnRow { prompt: String::new(), ..row };
+        showing.known = known;
+        if showing.live.is_none() && known.settled.is_none() {
+            self.join(showing).await?;
+        }
+        Ok(())
+    }
+
+    /// Joins the turn's source, if its sandbox is there and the ticket allows it.
+    async fn join(&mut self, showing: &mut Showing) -> Result<(), Stop> {
+        let generation = showing.row.generation;
+        if showing.known.replay_only || generation.0 == 0 {
+            return Ok(());
+        }
+        let session = self.claims.ses.clone();
+        let sandbox = self.ask(|db| { let s = session.clone(); async move { db.sandbox(&s, generation).await } }).await?;
+        let Some(target) = sandbox.and_then(target_of) else { return Ok(()) };
+        let source = self.hub.join(&target, showing.turn());
+        let (changed, tee) = (source.tail.watch(), source.tee.clone());
+        showing.live = Some(Live { source, changed, tee, marked: false });
+        Ok(())
+    }
+
+    /// Tells the api; trouble is logged, as a tick does the same later.
+    async fn announce(&mut self, channel: Channel) -> Result<(), Stop> {
+        let (db, session) = (self.db.clone(), self.claims.ses.clone());
+        let telling = tokio::time::timeout(limits::ADMISSION_TIMEOUT, async move { db.notify(channel, &session).await });
+        match self.out.quietly(telling).await? {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                let error: &dyn std::error::Error = &error;
+                tracing::warn!(session = %self.claims.ses, error, "a notice could not be sent");
+            }
+            Err(_) => tracing::warn!(session = %self.claims.ses, "sending a notice took too long"),
+        }
+        Ok(())
+    }
+}
+
+/// A sandbox that can be dialled. The turn's own generation decides which, whatever the ticket was minted for: a ticket allows a
+/// session, and a turn is spoken by one generation.
+fn target_of(row: SandboxRow) -> Option<TargetRef> {
+    Some(TargetRef {
+        session: row.session,
+        generation: row.generation,
+        namespace: row.namespace,
+        pod: row.pod,
+        pod_uid: row.pod_uid?,
+        container: row.container,
+        legacy: row.legacy,
+        driver_kid: row.driver_kid,
+    })
+}
+
+async fn progress(tee: Option<&mut watch::Receiver<TeeProgress>>) {
+    match tee {
+        // a tee that ended wakes nobody any more
+        Some(tee) if tee.borrow().end.is_none() => drop(tee.changed().await),
+        _ => std::future::pending().await,
+    }
+}

@@ -1,0 +1,144 @@
+//! Reading one turn from its driver: dial, number, fill the tail, and dial again when the connection breaks.
+//!
+//! The driver is always asked for the parts behind what is known: at first the contiguous stored prefix, later what this
+//! connection's predecessors gave. A loss is silent for [`limits::SOURCE_RETRY`]; a target that is looked at and found gone
+//! ends the source at once, one that cannot be seen does not.
+
+use std::time::Duration;
+
+use bex_proto::PartIndex;
+use bex_proto::limits;
+use bex_proto::sse::Splitter;
+use futures::StreamExt;
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+
+use super::numbering::{Form, Numbering, Placed};
+use super::tail::{SourceEnd, Tail};
+use super::{HubDeps, Speech};
+use crate::driver_client::{CallError, DialError, DriverConnection};
+use crate::sandbox::{Look, TargetRef};
+use bex_store::StoreError;
+
+/// First and longest delay between two dials.
+const REDIAL: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
+/// Silence after which the target is looked at: a machine that vanished closes no connection.
+const LOOK_AGAIN: Duration = Duration::from_secs(15);
+
+/// Why one connection came to its end.
+#[derive(Debug, thiserror::Error)]
+enum Broken {
+    #[error("the store did not say where the turn's stored prefix ends")]
+    Store(#[from] StoreError),
+    #[error("the sandbox cannot be dialled now")]
+    NotDialable,
+    #[error(transparent)]
+    Dial(#[from] DialError),
+    #[error(transparent)]
+    Call(#[from] CallError),
+    #[error("the driver's stream ended without saying that the turn did")]
+    NoDone,
+}
+
+/// Fills `tail` until the turn's end. Leaves its reason there.
+pub(super) async fn read(
+    deps: &HubDeps,
+    target: &TargetRef,
+    speech: &Speech,
+    tail: &Tail,
+    stop: &CancellationToken,
+) {
+    let reading = Reading { deps, target, speech, tail };
+    let end = tokio::select! {
+        end = reading.until_end() => end,
+        () = stop.cancelled() => SourceEnd::Drained,
+    };
+    tracing::debug!(session = %speech.session, turn = %speech.turn, ?end, "source ended");
+    tail.finish(end);
+}
+
+struct Reading<'a> {
+    deps: &'a HubDeps,
+    target: &'a TargetRef,
+    speech: &'a Speech,
+    tail: &'a Tail,
+}
+
+impl Reading<'_> {
+    async fn until_end(&self) -> SourceEnd {
+        let mut lost_since: Option<Instant> = None;
+        let mut delay = REDIAL.0;
+        loop {
+            let known = self.tail.next();
+            let broken = match self.one_connection().await {
+                Ok(end) => return end,
+                Err(broken) => broken,
+            };
+            if self.tail.next() != known {
+                (lost_since, delay) = (None, REDIAL.0);
+            }
+            let since = *lost_since.get_or_insert_with(Instant::now);
+            if since.elapsed() >= limits::SOURCE_RETRY {
+                self.note(&broken, "driver's stream lost");
+                return SourceEnd::Lost;
+            }
+            self.note(&broken, "driver's stream broke, dialling again");
+            sleep(delay).await;
+            delay = (delay * 2).min(REDIAL.1);
+        }
+    }
+
+    async fn one_connection(&self) -> Result<SourceEnd, Broken> {
+        // the look comes first: whatever an address answers, a sandbox that is gone says nothing more
+        let address = match self.deps.targets.look(self.target).await {
+            Look::Running { address, .. } => address,
+            Look::Gone => return Ok(SourceEnd::Gone),
+            Look::Unknown | Look::NotYet => return Err(Broken::NotDialable),
+        };
+        let from = self.begin().await?;
+        let connection = DriverConnection::open(address, self.target, &self.deps.driver_keys).await?;
+        let mut stream = connection.stream(self.speech.turn, from).await?;
+        let form = if self.target.legacy { Form::ByPosition } else { Form::Numbered };
+        let mut numbering = Numbering::new(self.speech.turn, form, from);
+        let mut splitter = Splitter::new();
+        loop {
+            let bytes = tokio::select! {
+                bytes = stream.next() => bytes.ok_or(Broken::NoDone)??,
+                () = sleep(LOOK_AGAIN) => match self.deps.targets.look(self.target).await {
+                    Look::Gone => return Ok(SourceEnd::Gone),
+                    Look::Running { .. } | Look::Unknown | Look::NotYet => continue,
+                },
+            };
+            splitter.push(&bytes);
+            while let Some(event) = splitter.next_event() {
+                match numbering.place(event) {
+                    Placed::Part(part) => {
+                        self.tail.push(part);
+                    }
+                    Placed::Dropped => {}
+                    Placed::Done => return Ok(SourceEnd::Done),
+                    Placed::Unnumbered => return Ok(SourceEnd::Unnumbered),
+                }
+            }
+        }
+    }
+
+    /// Nothing a person must do: the sandbox may be starting or ending, and the harvest is there.
+    fn note(&self, broken: &Broken, what: &'static str) {
+        let error: &dyn std::error::Error = broken;
+        tracing::info!(session = %self.speech.session, turn = %self.speech.turn, error, "{what}");
+    }
+
+    /// Where to go on; asks the store once.
+    async fn begin(&self) -> Result<PartIndex, Broken> {
+        if let Some(next) = self.tail.next() {
+            return Ok(next);
+        }
+        let base = self.deps.store.contiguous_end(self.speech).await?;
+        self.tail.begin(base);
+        Ok(base)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,329 @@
+//! The newest parts of a live turn, shared by everybody who reads along.
+//!
+//! [`Ring`] is the bounded memory and its rules, without time or tasks; [`Tail`] shares one between the source that fills it
+//! and any number of readers that pull from it. Nothing is queued per reader and the source waits for none: a reader that is
+//! too slow is told that it is [`TailRead::Behind`] and reads the store.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bex_proto::PartIndex;
+use bex_proto::limits;
+use bex_proto::transcript::Part;
+use tokio::sync::watch;
+
+/// How a source came to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SourceEnd {
+    /// The driver said `[DONE]`.
+    Done,
+    /// The sandbox is gone for good: what is stored is all there will be.
+    Gone,
+    /// The driver could not be read for [`limits::SOURCE_RETRY`].
+    Lost,
+    /// What the driver streams cannot be numbered: the harvest alone stores this turn.
+    Unnumbered,
+    /// This process is shutting down.
+    Drained,
+}
+
+/// What a reader finds at its position.
+#[derive(Debug, Clone)]
+pub enum TailRead {
+    /// A contiguous run that begins at the position.
+    Parts(Vec<Arc<Part>>),
+    /// The driver's ids jumped over the position; the next spoken part is `to`.
+    Jump {
+        /// First index behind the jump.
+        to: PartIndex,
+    },
+    /// The position was evicted; the tail goes on from `floor`.
+    Behind {
+        /// The lowest position the tail can still answer for.
+        floor: PartIndex,
+    },
+    /// Nothing there yet.
+    Wait,
+    /// Nothing there, and nothing will come.
+    Ended(SourceEnd),
+}
+
+/// How much a ring keeps.
+#[derive(Debug, Clone, Copy)]
+pub struct RingLimits {
+    /// Bytes of all parts.
+    pub bytes: usize,
+    /// Number of parts.
+    pub parts: usize,
+}
+
+impl Default for RingLimits {
+    fn default() -> Self {
+        Self {
+            bytes: limits::TAIL_BYTES,
+            parts: limits::TAIL_PARTS,
+        }
+    }
+}
+
+/// Parts of one turn in index order, oldest evicted first.
+#[derive(Debug)]
+pub struct Ring {
+    limits: RingLimits,
+    parts: VecDeque<Arc<Part>>,
+    bytes: usize,
+    /// Every spoken part at or above this index is here.
+    floor: PartIndex,
+    /// The next index expected from the driver; `None` until the source knows where it begins.
+    next: Option<PartIndex>,
+    end: Option<SourceEnd>,
+}
+
+impl Ring {
+    /// An empty ring that does not know yet where its source begins.
+    pub fn new(limits: RingLimits) -> Self {
+        Self {
+            limits,
+            parts: VecDeque::new(),
+            bytes: 0,
+            floor: PartIndex(0),
+            next: None,
+            end: None,
+        }
+    }
+
+    /// The source will give the parts from `base` on; what is before is the store's.
+    pub fn begin(&mut self, base: PartIndex) {
+        self.floor = base;
+        self.next = Some(base);
+    }
+
+    /// The next index expected from the driver.
+    pub fn next(&self) -> Option<PartIndex> {
+        self.next
+    }
+
+    /// Adds the driver's next part. False when it is older than what came before: the identity is taken, the part is dropped.
+    pub fn push(&mut self, part: Arc<Part>) -> bool {
+        let index = part.id.index;
+        if self.end.is_some() || self.next.is_none_or(|next| index < next) {
+            return false;
+        }
+        self.bytes += part.bytes.len();
+        self.parts.push_back(part);
+        self.next = Some(index.next());
+        while self.parts.len() > self.limits.parts || self.bytes > self.limits.bytes {
+            let Some(oldest) = self.parts.pop_front() else {
+                break;
+            };
+            self.bytes -= oldest.bytes.len();
+            self.floor = oldest.id.index.next();
+        }
+        true
+    }
+
+    /// Nothing will be added any more. The first end stands.
+    pub fn finish(&mut self, end: SourceEnd) {
+        self.end.get_or_insert(end);
+    }
+
+    /// What stands at `at`: at most `max` parts.
+    pub fn read(&self, at: PartIndex, max: usize) -> TailRead {
+        if self.next.is_some() && at < self.floor {
+            return TailRead::Behind { floor: self.floor };
+        }
+        let from = self.parts.partition_point(|part| part.id.index < at);
+        let Some(first) = self.parts.get(from) else {
+            return self.end.map_or(TailRead::Wait, TailRead::Ended);
+        };
+        if first.id.index > at {
+            return TailRead::Jump { to: first.id.index };
+        }
+        let run = self
+            .parts
+            .range(from..)
+            .take(max)
+            .zip(at.0..)
+            .take_while(|(part, index)| part.id.index.0 == *index)
+            .map(|(part, _)| Arc::clone(part));
+        TailRead::Parts(run.collect())
+    }
+
+    /// The first spoken part at or above `at` that is still here: where a reader goes on that gave up on what is before.
+    pub fn next_at(&self, at: PartIndex) -> Option<PartIndex> {
+        let from = self.parts.partition_point(|part| part.id.index < at);
+        self.parts.get(from).map(|part| part.id.index)
+    }
+}
+
+/// A ring between one source and its readers.
+#[derive(Debug)]
+pub struct Tail {
+    ring: Mutex<Ring>,
+    changed: watch::Sender<()>,
+}
+
+impl Default for Tail {
+    fn default() -> Self {
+        Self::with_limits(RingLimits::default())
+    }
+}
+
+impl Tail {
+    /// A tail with other bounds than the contract's, for tests.
+    pub fn with_limits(limits: RingLimits) -> Self {
+        Self {
+            ring: Mutex::new(Ring::new(limits)),
+            changed: watch::Sender::new(()),
+        }
+    }
+
+    /// See [`Ring::begin`].
+    pub fn begin(&self, base: PartIndex) {
+        self.ring().begin(base);
+        self.changed.send_replace(());
+    }
+
+    /// See [`Ring::push`].
+    pub fn push(&self, part: Arc<Part>) -> bool {
+        let taken = self.ring().push(part);
+        if taken {
+            self.changed.send_replace(());
+        }
+        taken
+    }
+
+    /// See [`Ring::finish`].
+    pub fn finish(&self, end: SourceEnd) {
+        self.ring().finish(end);
+        self.changed.send_replace(());
+    }
+
+    /// See [`Ring::read`].
+    pub fn read(&self, at: PartIndex, max: usize) -> TailRead {
+        self.ring().read(at, max)
+    }
+
+    /// See [`Ring::next`].
+    pub fn next(&self) -> Option<PartIndex> {
+        self.ring().next()
+    }
+
+    /// How it ended, if it did.
+    pub fn end(&self) -> Option<SourceEnd> {
+        self.ring().end
+    }
+
+    /// Wakes at every change after this call. Take it before reading, so that nothing is missed in between.
+    pub fn watch(&self) -> watch::Receiver<()> {
+        self.changed.subscribe()
+    }
+
+    fn ring(&self) -> MutexGuard<'_, Ring> {
+        // every method leaves the ring consistent, so a panic elsewhere does not spoil it
+        self.ring.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use bex_proto::ids::PartId;
+    use bytes::Bytes;
+
+    use super::*;
+
+    /// A small text part.
+    pub(crate) fn part(turn: u32, index: u32) -> Arc<Part> {
+        sized(turn, index, 0)
+    }
+
+    /// A text part of at least `len` bytes.
+    pub(crate) fn sized(turn: u32, index: u32, len: usize) -> Arc<Part> {
+        let text = format!(r#"{{"type":"text-delta","id":"t","delta":"{index} "#);
+        let text = format!(
+            "{text}{}\"}}",
+            "x".repeat(len.saturating_sub(text.len() + 2))
+        );
+        let head = bex_proto::transcript::inspect(text.as_bytes()).expect("a part");
+        Arc::new(Part {
+            id: PartId::new(turn, index),
+            head,
+            bytes: Bytes::from(text),
+            spoken_at: None,
+        })
+    }
+
+    fn indexes(read: TailRead) -> Vec<u32> {
+        match read {
+            TailRead::Parts(parts) => parts.iter().map(|p| p.id.index.0).collect(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn ring(parts: usize) -> Ring {
+        let mut ring = Ring::new(RingLimits {
+            bytes: 1 << 20,
+            parts,
+        });
+        ring.begin(PartIndex(2));
+        ring
+    }
+
+    #[test]
+    fn a_reader_finds_runs_jumps_and_what_was_evicted() {
+        let mut ring = ring(4);
+        for index in [2, 3, 6, 7] {
+            assert!(ring.push(part(1, index)));
+        }
+        assert_eq!(indexes(ring.read(PartIndex(2), 10)), [2, 3]);
+        assert_eq!(indexes(ring.read(PartIndex(2), 1)), [2]);
+        assert!(
+            matches!(ring.read(PartIndex(4), 10), TailRead::Jump { to } if to == PartIndex(6))
+        );
+        assert!(matches!(ring.read(PartIndex(8), 10), TailRead::Wait));
+        assert!(
+            matches!(ring.read(PartIndex(1), 10), TailRead::Behind { floor } if floor == PartIndex(2))
+        );
+        assert!(ring.push(part(1, 8)));
+        assert!(
+            matches!(ring.read(PartIndex(2), 10), TailRead::Behind { floor } if floor == PartIndex(3))
+        );
+        ring.finish(SourceEnd::Done);
+        ring.finish(SourceEnd::Lost);
+        assert!(matches!(
+            ring.read(PartIndex(9), 10),
+            TailRead::Ended(SourceEnd::Done)
+        ));
+    }
+
+    #[test]
+    fn repeated_and_late_parts_are_dropped() {
+        let mut ring = ring(10);
+        assert!(ring.push(part(1, 4)));
+        for index in [1, 2, 4] {
+            assert!(!ring.push(part(1, index)), "{index}");
+        }
+        assert!(ring.push(part(1, 5)));
+        assert_eq!(indexes(ring.read(PartIndex(4), 10)), [4, 5]);
+    }
+
+    #[test]
+    fn bytes_are_bounded_too() {
+        let mut ring = Ring::new(RingLimits {
+            bytes: 1000,
+            parts: 100,
+        });
+        ring.begin(PartIndex(0));
+        for index in 0..50 {
+            ring.push(sized(1, index, 300));
+            assert!(ring.bytes <= 1000);
+        }
+        assert_eq!(indexes(ring.read(PartIndex(47), 10)), [47, 48, 49]);
+    }
+
+    #[test]
+    fn a_reader_before_the_source_began_waits() {
+        let ring = Ring::new(RingLimits::default());
+        assert!(matches!(ring.read(PartIndex(0), 1), TailRead::Wait));
+    }
+}
