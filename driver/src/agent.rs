@@ -11,7 +11,7 @@ use bex_proto::ids::TurnNo;
 use bex_proto::launch::AgentSpec;
 use tokio_util::sync::CancellationToken;
 
-pub use child::{AgentChild, Spawn};
+pub use child::{AgentChild, Spawn, base_environment};
 
 use crate::profile::Profile;
 use crate::sink::TurnSink;
