@@ -109,6 +109,8 @@ pub const REPLAY_BUDGET_BYTES: usize = 64 * MIB;
 pub const REPLAY_PAGE_BYTES: usize = 256 * KIB;
 /// Parts of one replay page.
 pub const REPLAY_PAGE_PARTS: usize = 1000;
+/// What folding a replay may hold back.
+pub const COMPACT_BYTES: usize = 2 * MIB;
 /// Streams of one process.
 pub const STREAMS_PER_PROCESS: usize = 10_000;
 /// Streams of one subject in one process.

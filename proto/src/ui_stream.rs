@@ -1,11 +1,13 @@
 //! The UI message stream a browser reads: what kinds of chunks there are, and how a stored conversation is put together
 //! so that no client of it throws.
 
+mod compact;
 mod guard;
 mod head;
 mod profile;
 mod shape;
 
+pub use compact::{Compact, Folded};
 pub use guard::{Guard, Output, Place};
 pub use head::{Binding, ChunkHead, ChunkKind, Form};
 pub use profile::Profile;
