@@ -7,7 +7,9 @@ pub mod client;
 pub mod demo;
 pub mod dev;
 pub mod eventually;
+pub mod fake_driver;
 pub mod recording;
+pub mod scenario;
 pub mod stack;
 pub mod tally;
 

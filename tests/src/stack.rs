@@ -13,6 +13,7 @@ mod sandboxes;
 
 pub use bex_testpg::Fsync;
 pub use binaries::bin_dir;
+pub use config::ORIGIN;
 pub use keys::{Keys, Tokens, ring};
 pub use logs::LogRules;
 pub use sandboxes::{Sandboxes, command_line, pid_lives};

@@ -148,10 +148,10 @@ impl Stat {
         })
     }
 
-    /// Whether it is a driver whose command line names something below a directory.
+    /// Whether it is a driver that was launched from below a directory.
     fn names(&self, dir: &Path) -> bool {
         let line = command_line(self.pid);
-        line.contains("bex-driver") && line.contains(&*dir.to_string_lossy())
+        line.contains("--launch") && line.contains(&*dir.to_string_lossy())
     }
 }
 

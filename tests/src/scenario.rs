@@ -1,0 +1,190 @@
+//! Steps that many end-to-end tests take.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use bex_proto::session::Phase;
+use bex_proto::{PartId, SessionId};
+use bytes::Bytes;
+
+use crate::client::{ApiClient, Turn, Viewer};
+use crate::eventually;
+use crate::stack::{Stack, StackOptions, bin_dir, pid_lives};
+use crate::tally::{Parts, Tally};
+
+/// The longest any one step takes on a busy machine; steps are waited for by what they change.
+pub const STEP: Duration = Duration::from_secs(90);
+
+/// Waits until a turn is settled.
+///
+/// # Errors
+/// When it is not within [`STEP`].
+pub async fn settled(api: &ApiClient, session: &SessionId, turn: u32) -> anyhow::Result<Turn> {
+    eventually("the turn is settled", STEP, async || {
+        let turns = api.turns(session).await.ok()?;
+        let turn = turns.into_iter().find(|t| t.turn == turn)?;
+        (turn.verdict != "open").then_some(turn)
+    })
+    .await
+}
+
+/// Waits until a session stands where it should.
+///
+/// # Errors
+/// When it does not within [`STEP`].
+pub async fn reaches(api: &ApiClient, session: &SessionId, phase: Phase) -> anyhow::Result<()> {
+    let what = format!("the session is {phase}");
+    eventually(&what, STEP, async || {
+        (api.phase(session).await.ok()? == phase).then_some(())
+    })
+    .await
+}
+
+/// Waits until at least so many parts are stored.
+///
+/// # Errors
+/// When they are not within [`STEP`].
+pub async fn stored_at_least(
+    api: &ApiClient,
+    session: &SessionId,
+    parts: usize,
+) -> anyhow::Result<()> {
+    let what = format!("{parts} parts are stored");
+    eventually(&what, STEP, async || {
+        (api.feed(session).await.ok()?.len() >= parts).then_some(())
+    })
+    .await
+}
+
+/// What is stored, in conversation order.
+///
+/// # Errors
+/// When the feed is not given.
+pub async fn stored(api: &ApiClient, session: &SessionId) -> anyhow::Result<Parts> {
+    let feed = api.feed(session).await?;
+    let mut parts: Parts = feed
+        .iter()
+        .map(|p| (p.id(), Bytes::copy_from_slice(p.part.get().as_bytes())))
+        .collect();
+    parts.sort_by_key(|(id, _)| *id);
+    Ok(parts)
+}
+
+/// Checks that a turn's stored parts are these, under the indexes 0, 1, 2, …
+///
+/// # Errors
+/// The first difference.
+pub fn same_parts(stored: &[(PartId, Bytes)], turn: u32, expected: &[Bytes]) -> anyhow::Result<()> {
+    let of_turn: Vec<_> = stored.iter().filter(|(id, _)| id.turn.0 == turn).collect();
+    for (index, (id, bytes)) in (0u32..).zip(&of_turn) {
+        ensure!(
+            *id == PartId::new(turn, index),
+            "{id} where {turn}.{index} was due"
+        );
+        let wanted = expected.get(index as usize);
+        let shown = |b: &[u8]| String::from_utf8_lossy(&b[..b.len().min(200)]).into_owned();
+        ensure!(
+            wanted == Some(bytes),
+            "{id} is {} instead of {:?}",
+            shown(bytes),
+            wanted.map(|w| shown(w))
+        );
+    }
+    ensure!(
+        of_turn.len() == expected.len(),
+        "{} parts instead of {}",
+        of_turn.len(),
+        expected.len()
+    );
+    Ok(())
+}
+
+/// Checks that a viewer was shown every stored part once, in order, unchanged.
+///
+/// # Errors
+/// What differs.
+pub fn saw_everything(stored: &[(PartId, Bytes)], shown: &[(PartId, Bytes)]) -> anyhow::Result<()> {
+    let tally = Tally::of(stored, shown);
+    ensure!(
+        tally.is_clean(),
+        "the viewer's stream differs from the store: {tally:?}"
+    );
+    Ok(())
+}
+
+impl Stack {
+    /// Opens a session's stream with a fresh ticket.
+    ///
+    /// # Errors
+    /// When the ticket or the stream is refused.
+    pub async fn watch(&self, session: &SessionId) -> anyhow::Result<Viewer> {
+        self.watch_from(session, None).await
+    }
+
+    /// The same behind a cursor.
+    ///
+    /// # Errors
+    /// When the ticket or the stream is refused.
+    pub async fn watch_from(
+        &self,
+        session: &SessionId,
+        cursor: Option<PartId>,
+    ) -> anyhow::Result<Viewer> {
+        let ticket = self.operator().read_ticket(session).await?;
+        Viewer::open_at(self.addresses.attach, session, &ticket.ticket, cursor).await
+    }
+
+    /// Opens the gate of the demo agent's prompt.
+    ///
+    /// # Errors
+    /// When the session has no sandbox.
+    pub fn open_gate(&self, session: &SessionId, gate: &str) -> anyhow::Result<()> {
+        let dir = self.sandboxes.work_dir(session)?;
+        std::fs::write(dir.join(gate), b"").context("cannot open the gate")
+    }
+
+    /// Waits until nothing is left of a session's sandboxes.
+    ///
+    /// # Errors
+    /// When something is after [`STEP`].
+    pub async fn sandbox_gone(&self, session: &SessionId) -> anyhow::Result<()> {
+        let drivers = self.sandboxes.of(session);
+        eventually("the sandbox is gone", STEP, async || {
+            let lives = drivers.iter().any(|driver| pid_lives(driver.pid));
+            (!lives && self.sandboxes.of(session).is_empty()).then_some(())
+        })
+        .await
+    }
+
+    /// Puts a recording where it may be played; returns its name.
+    ///
+    /// # Errors
+    /// When it cannot be copied.
+    pub fn add_recording(&self, recording: &crate::recording::Recording) -> anyhow::Result<String> {
+        let name = recording.name();
+        std::fs::copy(&recording.path, self.play_dir().join(&name))?;
+        Ok(name)
+    }
+}
+
+impl StackOptions {
+    /// Sandboxes of this stack run the faulty driver.
+    ///
+    /// # Errors
+    /// When it is not built.
+    pub fn with_fake_driver(mut self) -> anyhow::Result<Self> {
+        let fake: PathBuf = bin_dir()?.join("bex-fake-driver");
+        let setting = ("BEX_DRIVER_BIN".to_owned(), fake.display().to_string());
+        self.api_env.push(setting.clone());
+        self.gateway_env.push(setting);
+        Ok(self)
+    }
+
+    /// Adds a variable to the api's environment.
+    #[must_use]
+    pub fn api(mut self, name: &str, value: &str) -> Self {
+        self.api_env.push((name.to_owned(), value.to_owned()));
+        self
+    }
+}

@@ -1,0 +1,13 @@
+//! The whole system with the real binaries: each test has a stack of its own.
+
+#![expect(clippy::unwrap_used, reason = "a test's unwrap is its assertion")]
+
+mod admission;
+mod api_input;
+mod background;
+mod crashes;
+mod faulty_drivers;
+mod lifecycle;
+mod recordings;
+mod revocation;
+mod startup;
