@@ -18,15 +18,18 @@ CREATE TABLE transcript_parts (
     session_id text NOT NULL,
     turn       integer NOT NULL,
     part_index integer NOT NULL,
-    seq        bigint NOT NULL,
+    seq        bigint NOT NULL CHECK (seq >= 0),
     kind       text NOT NULL,
     chunk_id   text,
     part       text NOT NULL,
     spoken_at  timestamptz,
     created_at timestamptz NOT NULL,
-    PRIMARY KEY (session_id, turn, part_index),
-    UNIQUE (session_id, seq)
+    PRIMARY KEY (session_id, turn, part_index)
 );
+-- The predicate holds for every row. It is there so that only a query that says `seq >= 0` may use this index: while
+-- the table is empty both indexes cost the same, and a plan of append that was cached on this one would read the whole
+-- session with every part.
+CREATE UNIQUE INDEX transcript_parts_feed ON transcript_parts (session_id, seq) WHERE seq >= 0;
 -- parts are read back whole and verbatim; compressing them costs more on both ways than the pages it saves
 ALTER TABLE transcript_parts ALTER COLUMN part SET STORAGE EXTERNAL;
 

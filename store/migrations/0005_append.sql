@@ -2,8 +2,8 @@
 -- sees every part committed before, and seq n+1 cannot become visible before seq n.
 --
 -- status: stored | complete (no-op) | unknown_turn | wrong_generation | offset_moved. Only `stored` changes anything.
--- The planner settings keep the cached plan on the primary key: a plan made while the table was empty would
--- otherwise read the whole table with every batch once it has grown.
+-- The planner settings and the lateral sub-select (OFFSET 0 keeps it one) hold the cached plan to one primary key
+-- look-up a part: a plan made while the table was empty would otherwise read the whole session with every batch.
 
 CREATE FUNCTION bex_append(
     p_session text, p_turn integer, p_generation integer,
@@ -68,8 +68,10 @@ BEGIN
               FROM unnest(p_index) WITH ORDINALITY AS u (idx, ord)
              WHERE u.idx >= 0
              ORDER BY u.idx, u.ord) b
-      LEFT JOIN public.transcript_parts p
-        ON p.session_id = p_session AND p.turn = p_turn AND p.part_index = b.idx;
+      LEFT JOIN LATERAL (
+            SELECT s.seq, s.part FROM public.transcript_parts s
+             WHERE s.session_id = p_session AND s.turn = p_turn AND s.part_index = b.idx
+            OFFSET 0) p ON true;
     v_take := COALESCE(v_take, '{}');
 
     v_stop := CASE WHEN head.quota_turn IS NULL OR head.quota_turn > p_turn THEN NULL

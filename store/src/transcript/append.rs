@@ -109,7 +109,8 @@ impl Db {
     /// See [`AppendError`].
     pub async fn append(&self, batch: Append<'_>) -> Result<AppendOutcome, AppendError> {
         let columns = Columns::of(batch.turn, batch.parts)?;
-        let unstorable = batch.marks == Marks::Unstorable || columns.kinds.iter().any(|kind| kind == STAND_IN);
+        let unstorable =
+            batch.marks == Marks::Unstorable || columns.kinds.iter().any(|kind| kind == STAND_IN);
         let log_id = batch.harvest.map(|step| step.log_id);
         let from = batch.harvest.map(|step| offset(step.from));
         let to = batch.harvest.map(|step| offset(step.to));
@@ -213,7 +214,11 @@ impl<'a> Columns<'a> {
                 .push(i32::try_from(part.id.index.0).map_err(|_| refused())?);
             let kind = part.head.kind_column();
             let storable_kind = storable(&kind).is_some();
-            columns.kinds.push(if storable_kind { kind } else { "unknown".into() });
+            columns.kinds.push(if storable_kind {
+                kind
+            } else {
+                "unknown".into()
+            });
             columns
                 .chunk_ids
                 .push(part.head.chunk_id.as_deref().and_then(storable));

@@ -58,7 +58,12 @@ const CONVERSATION: &str = page!(
     "$4",
     "$5"
 );
-const FEED: &str = page!("session_id = $1 AND seq > $2", "seq", "$3", "$4");
+const FEED: &str = page!(
+    "session_id = $1 AND seq >= 0 AND seq > $2",
+    "seq",
+    "$3",
+    "$4"
+);
 
 impl StoredPart {
     fn read(row: &Row) -> Result<Self, StoreError> {

@@ -30,7 +30,7 @@ impl Store {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn the_gateway_can_do_exactly_its_list() {
     let store = Store::new().await;
     let session = store.running().await;
@@ -137,7 +137,7 @@ async fn the_gateway_can_do_exactly_its_list() {
     store.drop_login(Role::Gateway);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn the_api_can_do_its_work_and_no_schema() {
     let store = Store::new().await;
     let api = store.login(Role::Api);
@@ -157,7 +157,7 @@ async fn the_api_can_do_its_work_and_no_schema() {
     store.drop_login(Role::Api);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn the_preflight_names_each_missing_grant() {
     let store = Store::new().await;
     let gateway = store.login(Role::Gateway);
@@ -184,7 +184,7 @@ async fn the_preflight_names_each_missing_grant() {
     store.drop_login(Role::Gateway);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_ticket_is_used_once() {
     let store = Store::new().await;
     let keep = Duration::from_secs(120);
@@ -207,7 +207,7 @@ async fn a_ticket_is_used_once() {
     assert_eq!(store.db.burn_nonce("j", keep).await.unwrap(), Burn::Used);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_revocation_voids_older_tickets_of_whom_it_names() {
     let store = Store::new().await;
     let (mine, other) = (store.create().await, store.create().await);

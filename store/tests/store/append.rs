@@ -7,7 +7,7 @@ use bex_store::transcript::{AppendError, AppendOutcome, HarvestStep};
 
 use crate::support::*;
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn repeats_and_holes_keep_identity_and_seq() {
     let store = Store::new().await;
     let session = store.running().await;
@@ -37,7 +37,7 @@ async fn repeats_and_holes_keep_identity_and_seq() {
     assert_eq!((empty.stored, empty.next_seq), (0, Seq(5)));
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn only_the_turns_generation_may_speak() {
     let store = Store::new().await;
     let session = store.running().await;
@@ -56,7 +56,7 @@ async fn only_the_turns_generation_may_speak() {
     assert_eq!(store.seqs(&session), "");
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_complete_turn_takes_nothing() {
     let store = Store::new().await;
     let session = store.running().await;
@@ -79,7 +79,7 @@ async fn a_complete_turn_takes_nothing() {
     );
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_truncated_turn_takes_what_is_missing_and_heals() {
     let store = Store::new().await;
     let session = store.running().await;
@@ -124,7 +124,7 @@ async fn a_truncated_turn_takes_what_is_missing_and_heals() {
     assert!(after.healed_at.is_some());
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_recorded_turn_end_bounds_the_open_turn() {
     let store = Store::new().await;
     let session = store.running().await;
@@ -137,7 +137,7 @@ async fn a_recorded_turn_end_bounds_the_open_turn() {
     assert_eq!((appended.stored, appended.refused_declared), (2, 2));
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_differing_part_is_reported_and_changes_nothing() {
     let store = Store::new().await;
     let session = store.running().await;
@@ -169,7 +169,7 @@ async fn a_differing_part_is_reported_and_changes_nothing() {
     ));
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn the_quota_takes_the_longest_run_that_fits_and_marks_the_first_refused() {
     let store = Store::new().await;
     let session = store.running().await;
@@ -212,7 +212,7 @@ async fn the_quota_takes_the_longest_run_that_fits_and_marks_the_first_refused()
     ));
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn below_the_mark_a_small_part_fits_where_a_large_one_does_not() {
     let store = Store::new().await;
     let session = store.running().await;
@@ -240,7 +240,7 @@ async fn below_the_mark_a_small_part_fits_where_a_large_one_does_not() {
     );
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn the_part_count_is_a_quota_too() {
     let store = Store::new().await;
     let session = store.running().await;
@@ -254,7 +254,7 @@ async fn the_part_count_is_a_quota_too() {
     );
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_harvest_moves_its_offset_in_the_same_transaction_or_not_at_all() {
     let store = Store::new().await;
     let session = store.running().await;
@@ -308,7 +308,7 @@ async fn a_harvest_moves_its_offset_in_the_same_transaction_or_not_at_all() {
     );
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn odd_json_is_stored_verbatim_and_a_stand_in_marks_its_turn() {
     let store = Store::new().await;
     let session = store.running().await;
@@ -364,7 +364,7 @@ async fn odd_json_is_stored_verbatim_and_a_stand_in_marks_its_turn() {
     );
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_batch_with_a_raw_nul_or_a_foreign_turn_is_the_callers_mistake() {
     let store = Store::new().await;
     let session = store.running().await;
@@ -414,7 +414,7 @@ async fn two_writers_give_one_contiguous_seq() {
     assert_eq!(shape, format!("{count} 0 {} {count}", count - 1));
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_later_seq_never_shows_before_an_earlier_one() {
     let store = Store::new().await;
     let session = store.running().await;
@@ -456,7 +456,7 @@ async fn a_later_seq_never_shows_before_an_earlier_one() {
     );
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn append_asks_the_same_of_the_server_however_much_is_stored() {
     let store = Store::new().await;
     let session = store.running().await;

@@ -38,7 +38,7 @@ async fn two_claimers_get_disjoint_sessions() {
     assert_eq!(all, sessions);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_stale_fence_changes_nothing() {
     let store = Store::new().await;
     let session = store.running().await;
@@ -72,7 +72,7 @@ async fn a_stale_fence_changes_nothing() {
     ));
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_session_is_due_when_its_time_comes_or_somebody_wakes_it() {
     let store = Store::new().await;
     let session = store.create().await;
@@ -111,7 +111,7 @@ async fn a_session_is_due_when_its_time_comes_or_somebody_wakes_it() {
     assert_eq!(claim().await.pop().unwrap().failures, 0);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn an_idle_sandbox_is_due_after_its_grace_and_torn_down_once() {
     let store = Store::new().await;
     let session = store.running().await;
@@ -166,7 +166,7 @@ async fn an_idle_sandbox_is_due_after_its_grace_and_torn_down_once() {
     );
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn the_orphan_sweep_pages_over_all_living_sandboxes() {
     let store = Store::new().await;
     let mut sessions = BTreeSet::new();

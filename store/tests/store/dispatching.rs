@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::support::*;
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_claimed_turn_is_nobody_elses_until_the_lease_ends() {
     let store = Store::new().await;
     let session = store.create().await;
@@ -82,7 +82,7 @@ async fn a_claimed_turn_is_nobody_elses_until_the_lease_ends() {
     assert_eq!(store.claim_dispatch(&session).await.attempts, 3);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_generation_is_raised_only_before_delivery_begins() {
     let store = Store::new().await;
     let session = store.create().await;
@@ -196,7 +196,7 @@ async fn a_generation_is_raised_only_before_delivery_begins() {
     assert_eq!(store.db.driver_kids_in_use().await.unwrap(), ["k1"]);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn failed_provisioning_settles_the_turn_and_the_session_together() {
     let store = Store::new().await;
     let session = store.create().await;
@@ -235,7 +235,7 @@ async fn failed_provisioning_settles_the_turn_and_the_session_together() {
     assert_eq!(store.sql("SELECT count(*) FROM dispatches"), "0");
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_canceled_session_is_not_dispatched() {
     let store = Store::new().await;
     let session = store.create().await;

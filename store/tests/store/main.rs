@@ -1,4 +1,6 @@
 //! The store against a real PostgreSQL.
+//!
+//! Tests have a worker thread beside their own: the connections live there and go on while a test waits for psql.
 #![allow(clippy::unwrap_used)]
 
 mod access;

@@ -3,7 +3,7 @@
 use bex_store::migrate::{MigrateError, SCHEMA_VERSION, SchemaError};
 use bex_store::{Db, DbConfig, check_schema, migrate};
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn migrations_apply_once_and_again_change_nothing() {
     let database = bex_testpg::server().unwrap().empty_database().unwrap();
     let config = DbConfig::new(&database.url, "test");
@@ -26,7 +26,7 @@ async fn migrations_apply_once_and_again_change_nothing() {
     );
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_changed_migration_is_refused() {
     let database = bex_testpg::server().unwrap().empty_database().unwrap();
     let config = DbConfig::new(&database.url, "test");
@@ -40,7 +40,7 @@ async fn a_changed_migration_is_refused() {
     ));
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn two_migrators_at_once_apply_each_migration_once() {
     let database = bex_testpg::server().unwrap().empty_database().unwrap();
     let config = DbConfig::new(&database.url, "test");
@@ -49,7 +49,7 @@ async fn two_migrators_at_once_apply_each_migration_once() {
     assert_eq!(i32::try_from(applied).unwrap(), SCHEMA_VERSION);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_newer_database_is_left_alone() {
     let database = bex_testpg::server().unwrap().empty_database().unwrap();
     let config = DbConfig::new(&database.url, "test");

@@ -38,7 +38,7 @@ async fn hears(store: &Store, source: Source) {
     assert_eq!(next(&mut listener).await, heard);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_listener_hears_what_commits() {
     let store = Store::new().await;
     hears(
@@ -48,13 +48,13 @@ async fn a_listener_hears_what_commits() {
     .await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_poller_hears_the_same() {
     let store = Store::new().await;
     hears(&store, Source::Poll(store.db.clone())).await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_broken_listener_says_that_everything_must_be_looked_at() {
     let store = Store::new().await;
     let mut listener =
@@ -66,7 +66,7 @@ async fn a_broken_listener_says_that_everything_must_be_looked_at() {
     assert_eq!(next(&mut listener).await, Event::Resumed);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn append_sends_no_notice_and_settle_does() {
     let store = Store::new().await;
     let session = store.running().await;

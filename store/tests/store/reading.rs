@@ -14,7 +14,7 @@ fn sized(index: u32, bytes: usize) -> bex_proto::transcript::Part {
     )
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_conversation_page_is_bounded_and_never_empty() {
     let store = Store::new().await;
     let session = store.running().await;
@@ -57,7 +57,7 @@ async fn a_conversation_page_is_bounded_and_never_empty() {
     assert_eq!((whole[0].kind.as_str(), whole[0].seq), ("x", Seq(2)));
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_conversation_goes_on_into_the_next_turn() {
     let store = Store::new().await;
     let session = store.running().await;
@@ -90,7 +90,7 @@ async fn a_conversation_goes_on_into_the_next_turn() {
     );
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_feed_is_in_commit_order_and_says_when_it_is_caught_up() {
     let store = Store::new().await;
     let session = store.running().await;
@@ -131,7 +131,7 @@ async fn a_feed_is_in_commit_order_and_says_when_it_is_caught_up() {
     assert!(nobody.parts.is_empty() && nobody.caught_up);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_feed_page_is_four_mib_at_most() {
     let store = Store::new().await;
     let session = store.running().await;
@@ -150,7 +150,7 @@ async fn a_feed_page_is_four_mib_at_most() {
     assert_eq!((page.parts.len(), page.caught_up), (2, true));
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn the_contiguous_prefix_ends_at_the_first_hole() {
     let store = Store::new().await;
     let session = store.running().await;
@@ -184,7 +184,7 @@ async fn the_contiguous_prefix_ends_at_the_first_hole() {
     );
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn heads_tell_what_is_open_without_payloads() {
     let store = Store::new().await;
     let session = store.running().await;

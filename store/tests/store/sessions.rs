@@ -27,7 +27,7 @@ fn key(body: &str) -> Option<Idempotency> {
     })
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn creating_makes_everything_at_once() {
     let store = Store::new().await;
     let session = store.create().await;
@@ -56,7 +56,7 @@ async fn creating_makes_everything_at_once() {
     );
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_repeated_create_is_the_same_session_and_another_body_conflicts() {
     let store = Store::new().await;
     let mut first = new_session();
@@ -76,7 +76,7 @@ async fn a_repeated_create_is_the_same_session_and_another_body_conflicts() {
     assert_eq!(store.sql("SELECT count(*) FROM sessions"), "1");
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn the_live_limit_holds_against_concurrent_creators() {
     let store = Store::new().await;
     let create = || {
@@ -103,7 +103,7 @@ async fn the_live_limit_holds_against_concurrent_creators() {
     );
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_turn_goes_to_the_idle_driver_or_to_a_fresh_sandbox() {
     let store = Store::new().await;
     let session = store.running().await;
@@ -166,7 +166,7 @@ async fn a_turn_goes_to_the_idle_driver_or_to_a_fresh_sandbox() {
     assert_eq!(store.deliver(&claim).await, bex_proto::Generation(2));
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn turns_that_may_not_begin_say_why() {
     let store = Store::new().await;
     let session = store.running().await;
@@ -216,7 +216,7 @@ async fn turns_that_may_not_begin_say_why() {
     );
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_repeated_turn_is_the_same_turn() {
     let store = Store::new().await;
     let session = store.running().await;
@@ -266,7 +266,7 @@ async fn either_the_turn_or_the_teardown_gets_the_sandbox() {
     assert_eq!(won[0] + won[1], 20);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn cancel_moves_only_what_is_active() {
     let store = Store::new().await;
     let session = store.running().await;
@@ -308,7 +308,7 @@ async fn cancel_moves_only_what_is_active() {
     assert_eq!(turn.ended_by, Some(bex_proto::session::EndedBy::Canceled));
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn deleting_takes_everything_and_only_when_nothing_is_live() {
     let store = Store::new().await;
     let session = store.running().await;
@@ -347,7 +347,7 @@ async fn deleting_takes_everything_and_only_when_nothing_is_live() {
     assert_eq!(left, "0");
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn the_list_is_newest_first_and_pages_without_gaps() {
     let store = Store::new().await;
     let mut made = Vec::new();

@@ -18,7 +18,7 @@ fn now(verdict: Verdict, reason: Option<TruncationReason>, phase: Phase) -> Sett
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_whole_turn_is_proved_by_count_and_digest() {
     let store = Store::new().await;
     let session = store.running().await;
@@ -45,7 +45,7 @@ async fn a_whole_turn_is_proved_by_count_and_digest() {
     );
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn an_empty_turn_can_be_complete() {
     let store = Store::new().await;
     let session = store.running().await;
@@ -55,7 +55,7 @@ async fn an_empty_turn_can_be_complete() {
     assert_eq!(settled, now(Verdict::Complete, None, Phase::Completed));
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn phase_tells_the_outcome_whatever_the_verdict() {
     let store = Store::new().await;
     for (state, parts_stored, phase) in [
@@ -97,7 +97,7 @@ async fn phase_tells_the_outcome_whatever_the_verdict() {
     );
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn what_was_recorded_before_a_crash_still_counts() {
     let store = Store::new().await;
     let session = store.running().await;
@@ -141,7 +141,7 @@ async fn what_was_recorded_before_a_crash_still_counts() {
     assert_eq!(settled, now(Verdict::Complete, None, Phase::Completed));
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn dropped_parts_and_marks_name_their_reason() {
     let store = Store::new().await;
     let session = store.running().await;
@@ -213,7 +213,7 @@ async fn dropped_parts_and_marks_name_their_reason() {
     );
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn another_generation_cannot_settle_the_turn() {
     let store = Store::new().await;
     let session = store.running().await;
@@ -235,7 +235,7 @@ async fn another_generation_cannot_settle_the_turn() {
     );
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn an_older_driver_is_believed_only_when_everything_fits() {
     let store = Store::new().await;
     for (indexes, whole, verdict) in [
@@ -258,7 +258,7 @@ async fn an_older_driver_is_believed_only_when_everything_fits() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_late_part_that_completes_nothing_leaves_the_verdict() {
     let store = Store::new().await;
     let session = store.running().await;
