@@ -7,6 +7,7 @@ use bex_tests::demo::{DemoOptions, IDLE_GRACE, Summary, run};
 use bex_tests::dev::{DEV_DIR, Dev, Started, up};
 use bex_tests::{Stack, StackOptions};
 use clap::Parser;
+use tokio::signal::unix::{SignalKind, signal};
 
 /// Watches one agent session from creation to replay.
 #[derive(Parser)]
@@ -50,9 +51,11 @@ async fn throw_away(options: &DemoOptions) -> anyhow::Result<Summary> {
     })
     .await?;
     let dev = Dev::of(&stack)?;
+    let mut terminate = signal(SignalKind::terminate())?;
     let summary = tokio::select! {
         summary = run(&dev, options) => summary,
         _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!("interrupted")),
+        _ = terminate.recv() => Err(anyhow::anyhow!("terminated")),
     };
     match summary {
         Ok(summary) => {
