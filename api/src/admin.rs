@@ -24,7 +24,11 @@ pub struct Admin {
 impl Admin {
     /// Ready as long as the store answers.
     pub fn new(db: Db, metrics: Arc<Metrics>) -> Self {
-        Self { db, metrics, draining: AtomicBool::new(false) }
+        Self {
+            db,
+            metrics,
+            draining: AtomicBool::new(false),
+        }
     }
 
     /// Not ready from now on: the process shuts down.
@@ -50,7 +54,10 @@ async fn ready(State(admin): State<Arc<Admin>>) -> (StatusCode, &'static str) {
         Ok(()) => (StatusCode::OK, "ready\n"),
         Err(error) => {
             tracing::warn!(%error, "not ready: the store does not answer");
-            (StatusCode::SERVICE_UNAVAILABLE, "the store does not answer\n")
+            (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "the store does not answer\n",
+            )
         }
     }
 }

@@ -56,7 +56,11 @@ impl Caller {
     /// # Errors
     /// [`Code::Forbidden`].
     pub fn need(&self, role: Role) -> Result<(), Code> {
-        if self.role >= role { Ok(()) } else { Err(Code::Forbidden) }
+        if self.role >= role {
+            Ok(())
+        } else {
+            Err(Code::Forbidden)
+        }
     }
 }
 
@@ -117,14 +121,25 @@ mod tests {
     #[test]
     fn only_the_whole_token_under_its_scheme_is_known() {
         let auth = authenticator();
-        for good in ["Bearer open sesame", "bearer open sesame", "BEARER  open sesame "] {
+        for good in [
+            "Bearer open sesame",
+            "bearer open sesame",
+            "BEARER  open sesame ",
+        ] {
             assert_eq!(
                 auth.authenticate(Some(good.as_bytes())).map(|c| c.subject),
                 Ok("svc:a".to_owned()),
                 "{good}"
             );
         }
-        for bad in ["", "Bearer", "Bearer ", "Basic open sesame", "open sesame", "Bearer open sesam"] {
+        for bad in [
+            "",
+            "Bearer",
+            "Bearer ",
+            "Basic open sesame",
+            "open sesame",
+            "Bearer open sesam",
+        ] {
             assert_eq!(
                 auth.authenticate(Some(bad.as_bytes())),
                 Err(Code::Unauthenticated),

@@ -51,6 +51,8 @@ pub struct Api {
     pub notices: Notices,
     /// Live sessions of one workspace.
     pub live_limit: u32,
+    /// How long the turns verb waits for a settle: [`bex_proto::limits::TURN_VERB_WAIT`], less in tests.
+    pub turn_wait: std::time::Duration,
     /// Counts and times requests.
     pub metrics: Arc<Metrics>,
 }
@@ -100,6 +102,10 @@ impl Api {
     async fn session_of(&self, caller: &Caller, id: &str) -> Result<SessionRow, ApiError> {
         let id = id.parse().map_err(|_| Code::NotFound)?;
         let row = self.db.session(&id).await?.ok_or(Code::NotFound)?;
-        if caller.acts_for(&row.workspace) { Ok(row) } else { Err(Code::NotFound.into()) }
+        if caller.acts_for(&row.workspace) {
+            Ok(row)
+        } else {
+            Err(Code::NotFound.into())
+        }
     }
 }

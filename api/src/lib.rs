@@ -10,10 +10,14 @@ pub mod completer;
 pub mod config;
 pub mod dispatch;
 pub mod exec_client;
+pub mod housekeeping;
 pub mod http;
 pub mod metrics;
 pub mod notices;
 pub mod openapi;
 pub mod profiles;
 pub mod sandbox;
+pub mod serve;
 pub mod tickets;
+
+pub use serve::serve;

@@ -7,7 +7,11 @@ use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
 #[derive(Parser)]
-#[command(name = "bex-api", version, about = "the control plane of the transcript plane")]
+#[command(
+    name = "bex-api",
+    version,
+    about = "the control plane of the transcript plane"
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -34,7 +38,11 @@ fn main() -> ExitCode {
         }
     };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt().json().with_env_filter(filter).with_writer(std::io::stderr).init();
+    tracing_subscriber::fmt()
+        .json()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .init();
     match cli.command {
         Command::Serve(args) => match Config::from_args(&args) {
             Ok(config) => run(bex_api::serve(config)),
@@ -59,13 +67,20 @@ async fn migrate(database: bex_store::DbConfig) -> anyhow::Result<()> {
 
 fn refuse(faults: &[ConfigFault]) -> ExitCode {
     for fault in faults {
-        tracing::error!(variable = fault.variable, problem = fault.problem, "the configuration is refused");
+        tracing::error!(
+            variable = fault.variable,
+            problem = fault.problem,
+            "the configuration is refused"
+        );
     }
     ExitCode::from(EXIT_USAGE)
 }
 
 fn run(work: impl Future<Output = anyhow::Result<()>>) -> ExitCode {
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+    let runtime = match tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+    {
         Ok(runtime) => runtime,
         Err(error) => {
             tracing::error!(%error, "no runtime");

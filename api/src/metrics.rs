@@ -46,7 +46,12 @@ impl Default for Metrics {
         );
         let connections = Gauge::default();
         registry.register("http_connections", "Open connections", connections.clone());
-        Self { registry, requests, seconds, connections }
+        Self {
+            registry,
+            requests,
+            seconds,
+            connections,
+        }
     }
 }
 

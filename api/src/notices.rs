@@ -17,7 +17,9 @@ pub struct Notices {
 
 impl Default for Notices {
     fn default() -> Self {
-        Self { events: broadcast::Sender::new(QUEUE) }
+        Self {
+            events: broadcast::Sender::new(QUEUE),
+        }
     }
 }
 
@@ -32,7 +34,9 @@ impl Notices {
 
     /// Everything from now on.
     pub fn subscribe(&self) -> Subscription {
-        Subscription { events: self.events.subscribe() }
+        Subscription {
+            events: self.events.subscribe(),
+        }
     }
 }
 
@@ -57,7 +61,10 @@ impl Subscription {
         loop {
             match self.next().await {
                 Event::Resumed => return,
-                Event::Notified { channel: c, payload } if c == channel && payload == about => return,
+                Event::Notified {
+                    channel: c,
+                    payload,
+                } if c == channel && payload == about => return,
                 Event::Notified { .. } => {}
             }
         }
@@ -69,7 +76,10 @@ mod tests {
     use super::*;
 
     fn notified(payload: usize) -> Event {
-        Event::Notified { channel: Channel::Settled, payload: payload.to_string() }
+        Event::Notified {
+            channel: Channel::Settled,
+            payload: payload.to_string(),
+        }
     }
 
     #[tokio::test]

@@ -7,13 +7,16 @@ use axum::response::IntoResponse;
 use bex_proto::problem::{CONTENT_TYPE, Code};
 use bex_proto::session::{DeliveryMode, EndedBy, Phase, SessionKind, TruncationReason, Verdict};
 use http::header;
-use utoipa::openapi::path::{OperationBuilder, ParameterBuilder, ParameterIn, PathItem, PathsBuilder};
+use utoipa::ToSchema;
+use utoipa::openapi::path::{
+    OperationBuilder, ParameterBuilder, ParameterIn, PathItem, PathsBuilder,
+};
 use utoipa::openapi::request_body::RequestBodyBuilder;
-use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
+use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder, Schema, Type};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::{
-    ComponentsBuilder, Content, HttpMethod, InfoBuilder, License, OpenApi, OpenApiBuilder, Ref, RefOr, Required,
-    ResponseBuilder,
+    ComponentsBuilder, Content, HttpMethod, InfoBuilder, License, OpenApi, OpenApiBuilder, Ref,
+    RefOr, Required, ResponseBuilder,
 };
 
 use crate::http::{attach_ticket, exec, revocations, sessions, transcript, turns, views};
@@ -30,7 +33,9 @@ pub async fn serve() -> impl IntoResponse {
 
 /// The document of this build as text, for `bex-api openapi` and its test.
 pub fn generate() -> String {
-    let mut text = document().to_pretty_json().expect("a document of plain data always serialises");
+    let mut text = document()
+        .to_pretty_json()
+        .expect("a document of plain data always serialises");
     text.push('\n');
     text
 }
@@ -50,11 +55,22 @@ macro_rules! words_of {
         })+
     };
 }
-words_of!(DeliveryMode, EndedBy, Phase, SessionKind, TruncationReason, Verdict);
+words_of!(
+    DeliveryMode,
+    EndedBy,
+    Phase,
+    SessionKind,
+    TruncationReason,
+    Verdict
+);
 
 /// The schema of a word, with every word in it.
 pub fn words<T: Words>() -> RefOr<Schema> {
-    ObjectBuilder::new().schema_type(Type::String).enum_values(Some(T::all())).build().into()
+    ObjectBuilder::new()
+        .schema_type(Type::String)
+        .enum_values(Some(T::all()))
+        .build()
+        .into()
 }
 
 fn document() -> OpenApi {
@@ -63,26 +79,40 @@ fn document() -> OpenApi {
         .version("1")
         .description(Some("Agent sessions: create, steer, watch, read. Refusals are RFC 9457 problems with a stable code."))
         .license(Some(License::builder().name("Apache-2.0").identifier(Some("Apache-2.0")).build()));
+    let mut schemas = Vec::new();
+    add::<sessions::CreateSession>(&mut schemas);
+    add::<sessions::SessionPage>(&mut schemas);
+    add::<turns::BeginTurnRequest>(&mut schemas);
+    add::<turns::TurnPage>(&mut schemas);
+    add::<views::BegunTurn>(&mut schemas);
+    add::<attach_ticket::TicketRequest>(&mut schemas);
+    add::<views::TicketView>(&mut schemas);
+    add::<transcript::TranscriptPage>(&mut schemas);
+    add::<exec::ExecRequest>(&mut schemas);
+    add::<revocations::RevocationBody>(&mut schemas);
+    schemas.push(("Problem".to_owned(), problem().into()));
+    let bearer = SecurityScheme::Http(HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build());
     let components = ComponentsBuilder::new()
-        .schema_from::<sessions::CreateSession>()
-        .schema_from::<sessions::SessionPage>()
-        .schema_from::<views::SessionView>()
-        .schema_from::<turns::BeginTurnRequest>()
-        .schema_from::<turns::TurnPage>()
-        .schema_from::<views::TurnView>()
-        .schema_from::<views::BegunTurn>()
-        .schema_from::<attach_ticket::TicketRequest>()
-        .schema_from::<views::TicketView>()
-        .schema_from::<transcript::TranscriptPage>()
-        .schema_from::<exec::ExecRequest>()
-        .schema_from::<revocations::RevocationBody>()
-        .schema("Problem", problem())
-        .security_scheme(BEARER, SecurityScheme::Http(HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build()));
+        .schemas_from_iter(schemas)
+        .security_scheme(BEARER, bearer);
     let mut paths = PathsBuilder::new();
     for operation in OPERATIONS {
-        paths = paths.path(operation.path, PathItem::new(method(operation.method), described(operation)));
+        paths = paths.path(
+            operation.path,
+            PathItem::new(method(operation.method), described(operation)),
+        );
     }
-    OpenApiBuilder::new().info(info.build()).paths(paths).components(Some(components.build())).build()
+    OpenApiBuilder::new()
+        .info(info.build())
+        .paths(paths)
+        .components(Some(components.build()))
+        .build()
+}
+
+/// A type's schema and those it refers to.
+fn add<T: ToSchema>(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+    T::schemas(schemas);
+    schemas.push((T::name().into_owned(), T::schema()));
 }
 
 fn method(word: &str) -> HttpMethod {
@@ -119,7 +149,9 @@ fn described(operation: &Operation) -> OperationBuilder {
         .parameters(Some(parameters(operation)));
     if let Some(schema) = operation.body {
         let content = Content::new(Some(Ref::from_schema_name(schema)));
-        let body = RequestBodyBuilder::new().required(Some(Required::True)).content("application/json", content);
+        let body = RequestBodyBuilder::new()
+            .required(Some(Required::True))
+            .content("application/json", content);
         built = built.request_body(Some(body.build()));
     }
     for (status, answer) in operation.answers {
@@ -131,21 +163,35 @@ fn described(operation: &Operation) -> OperationBuilder {
     for (status, codes) in refusals(operation) {
         let content = Content::new(Some(Ref::from_schema_name("Problem")));
         let text = format!("Codes: {}.", codes.join(", "));
-        built = built.response(status.to_string(), ResponseBuilder::new().description(text).content(CONTENT_TYPE, content));
+        built = built.response(
+            status.to_string(),
+            ResponseBuilder::new()
+                .description(text)
+                .content(CONTENT_TYPE, content),
+        );
     }
     built
 }
 
 fn parameters(operation: &Operation) -> Vec<utoipa::openapi::path::Parameter> {
-    let in_path = operation.path.split('/').filter_map(|s| s.strip_prefix('{')?.strip_suffix('}'));
+    let in_path = operation
+        .path
+        .split('/')
+        .filter_map(|s| s.strip_prefix('{')?.strip_suffix('}'));
     let in_path = in_path.map(|name| (name, ParameterIn::Path, Required::True, ""));
-    let in_query = operation.query.iter().map(|(name, text)| (*name, ParameterIn::Query, Required::False, *text));
-    let in_header = operation.headers.iter().map(|(name, text)| (*name, ParameterIn::Header, Required::False, *text));
+    let in_query = operation
+        .query
+        .iter()
+        .map(|(name, text)| (*name, ParameterIn::Query, Required::False, *text));
+    let in_header = operation
+        .headers
+        .iter()
+        .map(|(name, text)| (*name, ParameterIn::Header, Required::False, *text));
     in_path
         .chain(in_query)
         .chain(in_header)
         .map(|(name, place, required, text)| {
-            let schema = ObjectBuilder::new().schema_type(Type::String).build();
+            let schema = parameter_schema(name);
             ParameterBuilder::new()
                 .name(name)
                 .parameter_in(place)
@@ -157,17 +203,35 @@ fn parameters(operation: &Operation) -> Vec<utoipa::openapi::path::Parameter> {
         .collect()
 }
 
+fn parameter_schema(name: &str) -> RefOr<Schema> {
+    match name {
+        "limit" | "from" | "afterSeq" | "turn" => ObjectBuilder::new()
+            .schema_type(Type::Integer)
+            .build()
+            .into(),
+        "phase" => ArrayBuilder::new().items(words::<Phase>()).build().into(),
+        _ => ObjectBuilder::new()
+            .schema_type(Type::String)
+            .build()
+            .into(),
+    }
+}
+
 fn success(answer: &Answer) -> ResponseBuilder {
     match answer {
         Answer::Empty(text) => ResponseBuilder::new().description(*text),
         Answer::Json(text, schema) => {
             let content = Content::new(Some(Ref::from_schema_name(*schema)));
-            ResponseBuilder::new().description(*text).content("application/json", content)
+            ResponseBuilder::new()
+                .description(*text)
+                .content("application/json", content)
         }
         Answer::Frames(text) => {
             let binary = ObjectBuilder::new().schema_type(Type::String).build();
             let content = Content::new(Some(Schema::from(binary)));
-            ResponseBuilder::new().description(*text).content(bex_proto::exec::CONTENT_TYPE, content)
+            ResponseBuilder::new()
+                .description(*text)
+                .content(bex_proto::exec::CONTENT_TYPE, content)
         }
     }
 }
@@ -176,15 +240,28 @@ fn success(answer: &Answer) -> ResponseBuilder {
 fn refusals(operation: &Operation) -> std::collections::BTreeMap<u16, Vec<&'static str>> {
     let common: &[Code] = match operation.path {
         "/openapi.json" => &[],
-        _ => &[Code::Unauthenticated, Code::Overloaded, Code::Internal, Code::Unavailable],
+        _ => &[
+            Code::Unauthenticated,
+            Code::Overloaded,
+            Code::Internal,
+            Code::Unavailable,
+        ],
     };
     let with_body: &[Code] = match operation.body {
-        Some(_) => &[Code::InvalidRequest, Code::InvalidJson, Code::UnknownField, Code::BodyTooLarge],
+        Some(_) => &[
+            Code::InvalidRequest,
+            Code::InvalidJson,
+            Code::UnknownField,
+            Code::BodyTooLarge,
+        ],
         None => &[],
     };
     let mut by_status = std::collections::BTreeMap::<u16, Vec<&'static str>>::new();
     for code in common.iter().chain(with_body).chain(operation.codes) {
-        by_status.entry(code.status()).or_default().push(code.as_str());
+        by_status
+            .entry(code.status())
+            .or_default()
+            .push(code.as_str());
     }
     by_status
 }
@@ -209,21 +286,33 @@ mod tests {
         assert_eq!(routes, described);
         let document: serde_json::Value = serde_json::from_str(DOCUMENT).expect("a document");
         for (method, path) in routes {
-            assert!(document["paths"][path][method].is_object(), "{method} {path}");
+            assert!(
+                document["paths"][path][method].is_object(),
+                "{method} {path}"
+            );
         }
     }
 
     #[test]
     fn every_reference_leads_to_a_schema() {
         let document: serde_json::Value = serde_json::from_str(&generate()).expect("a document");
-        let schemas = document["components"]["schemas"].as_object().expect("schemas");
+        let schemas = document["components"]["schemas"]
+            .as_object()
+            .expect("schemas");
         let text = document.to_string();
-        let refs: Vec<_> = text.split("\"#/components/schemas/").skip(1).filter_map(|t| t.split('"').next()).collect();
+        let refs: Vec<_> = text
+            .split("\"#/components/schemas/")
+            .skip(1)
+            .filter_map(|t| t.split('"').next())
+            .collect();
         assert!(refs.len() > 20, "{refs:?}");
         for name in refs {
             assert!(schemas.contains_key(name), "{name}");
         }
-        assert_eq!(schemas["Session"]["properties"]["phase"]["enum"][0], "creating");
+        assert_eq!(
+            schemas["Session"]["properties"]["phase"]["enum"][0],
+            "creating"
+        );
         assert_eq!(schemas["CreateSession"]["additionalProperties"], false);
         assert!(schemas["EnvRequest"]["properties"].get("value").is_none());
     }

@@ -151,13 +151,21 @@ fn check(
     match (&profile.agent, profile.args) {
         (ProfileAgent::Acp { argv, .. } | ProfileAgent::Command { argv, .. }, ArgsPolicy::None) => {
             let absolute = argv.first().is_some_and(|p| Path::new(p).is_absolute());
-            if absolute { Ok(()) } else { Err(ProfilesFault::Argv(name())) }
+            if absolute {
+                Ok(())
+            } else {
+                Err(ProfilesFault::Argv(name()))
+            }
         }
         (
             ProfileAgent::Acp { argv, .. } | ProfileAgent::Command { argv, .. },
             ArgsPolicy::Caller,
         ) => {
-            if argv.is_empty() { Ok(()) } else { Err(ProfilesFault::TwoArgvs(name())) }
+            if argv.is_empty() {
+                Ok(())
+            } else {
+                Err(ProfilesFault::TwoArgvs(name()))
+            }
         }
         (ProfileAgent::Play {}, ArgsPolicy::None) => Err(ProfilesFault::PlayNeedsCaller(name())),
         (ProfileAgent::Play {}, ArgsPolicy::Caller) if play_dir.is_none() => {
@@ -184,13 +192,21 @@ mod tests {
         assert!(parse(caller, Deployment::Local).is_ok());
         for (agent, why) in [
             (caller, "needs BEX_LOCAL=1"),
-            (r#"{"agent":{"kind":"acp","argv":["agent"]}}"#, "absolute path"),
+            (
+                r#"{"agent":{"kind":"acp","argv":["agent"]}}"#,
+                "absolute path",
+            ),
             (r#"{"agent":{"kind":"acp"}}"#, "absolute path"),
             (r#"{"agent":{"kind":"play"}}"#, "args: caller"),
             (r#"{"agent":{"kind":"shell"}}"#, "not a profiles file"),
-            (r#"{"agent":{"kind":"acp","argv":["/a"],"uid":0}}"#, "not a profiles file"),
+            (
+                r#"{"agent":{"kind":"acp","argv":["/a"],"uid":0}}"#,
+                "not a profiles file",
+            ),
         ] {
-            let fault = parse(agent, Deployment::Cluster).expect_err("refused").to_string();
+            let fault = parse(agent, Deployment::Cluster)
+                .expect_err("refused")
+                .to_string();
             assert!(fault.contains(why), "{agent}: {fault}");
         }
         let play = r#"{"agent":{"kind":"play"},"args":"caller"}"#;

@@ -37,7 +37,12 @@ impl Target {
                 namespace,
                 pod,
                 ..
-            }) => Self::Sandbox { generation, namespace, pod, pod_uid },
+            }) => Self::Sandbox {
+                generation,
+                namespace,
+                pod,
+                pod_uid,
+            },
             _ => Self::Unbound,
         }
     }
@@ -75,7 +80,9 @@ pub struct AttachTicket {
 
 impl std::fmt::Debug for AttachTicket {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("AttachTicket").field("stream_url", &self.stream_url).finish_non_exhaustive()
+        f.debug_struct("AttachTicket")
+            .field("stream_url", &self.stream_url)
+            .finish_non_exhaustive()
     }
 }
 
@@ -99,9 +106,12 @@ impl AttachTickets {
         let replay_only = grant.target == Target::ReplayOnly;
         let (generation, ns, pod, pod_uid) = match grant.target {
             Target::ReplayOnly | Target::Unbound => (None, None, None, None),
-            Target::Sandbox { generation, namespace, pod, pod_uid } => {
-                (Some(generation), Some(namespace), Some(pod), Some(pod_uid))
-            }
+            Target::Sandbox {
+                generation,
+                namespace,
+                pod,
+                pod_uid,
+            } => (Some(generation), Some(namespace), Some(pod), Some(pod_uid)),
         };
         let claims = AttachClaims {
             sub: grant.subject.to_owned(),
@@ -120,7 +130,10 @@ impl AttachTickets {
         };
         AttachTicket {
             ticket: claims.sign(&self.ring),
-            stream_url: format!("{}/v1/agent-sessions/{}/stream", self.public_url, grant.session),
+            stream_url: format!(
+                "{}/v1/agent-sessions/{}/stream",
+                self.public_url, grant.session
+            ),
             expires_at: Timestamp::from_second(expires).unwrap_or(Timestamp::MAX),
             replay_only,
         }
@@ -148,7 +161,8 @@ mod tests {
                 target,
             };
             let ticket = tickets.mint(grant, now);
-            let claims = AttachClaims::verify(&ticket.ticket, &ring, 1_000_000).expect("it verifies");
+            let claims =
+                AttachClaims::verify(&ticket.ticket, &ring, 1_000_000).expect("it verifies");
             (ticket, claims)
         };
         let sandbox = Target::Sandbox {
@@ -158,9 +172,15 @@ mod tests {
             pod_uid: "u".into(),
         };
         let (ticket, claims) = mint(sandbox);
-        assert_eq!(ticket.stream_url, format!("https://stream.example/v1/agent-sessions/{session}/stream"));
+        assert_eq!(
+            ticket.stream_url,
+            format!("https://stream.example/v1/agent-sessions/{session}/stream")
+        );
         assert_eq!(ticket.expires_at.as_second(), 1_000_090);
-        assert_eq!((claims.generation, claims.pod.as_deref()), (Some(Generation(3)), Some("p")));
+        assert_eq!(
+            (claims.generation, claims.pod.as_deref()),
+            (Some(Generation(3)), Some("p"))
+        );
         assert!(!ticket.replay_only && !claims.rpo);
         let (ticket, claims) = mint(Target::ReplayOnly);
         assert!(ticket.replay_only && claims.rpo && claims.pod.is_none());

@@ -15,7 +15,9 @@ pub struct ServiceTokens {
 
 impl std::fmt::Debug for ServiceTokens {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ServiceTokens").field("count", &self.callers.len()).finish()
+        f.debug_struct("ServiceTokens")
+            .field("count", &self.callers.len())
+            .finish()
     }
 }
 
@@ -56,10 +58,13 @@ impl ServiceTokens {
             if entry.subject.is_empty() {
                 return Err(fault("subject is empty"));
             }
-            let workspaces = workspaces(&entry.workspaces).ok_or_else(|| {
-                fault("workspaces must be [\"*\"] or a list of workspace ids")
-            })?;
-            let caller = Caller { subject: entry.subject, workspaces, role: entry.role };
+            let workspaces = workspaces(&entry.workspaces)
+                .ok_or_else(|| fault("workspaces must be [\"*\"] or a list of workspace ids"))?;
+            let caller = Caller {
+                subject: entry.subject,
+                workspaces,
+                role: entry.role,
+            };
             if callers.insert(digest, caller).is_some() {
                 return Err(fault("repeats a token"));
             }
@@ -93,7 +98,9 @@ mod tests {
     #[test]
     fn odd_entries_are_refused_by_position() {
         let entry = |sha: &str, workspaces: &str| {
-            format!(r#"{{"sha256":"{sha}","subject":"s","workspaces":{workspaces},"role":"viewer"}}"#)
+            format!(
+                r#"{{"sha256":"{sha}","subject":"s","workspaces":{workspaces},"role":"viewer"}}"#
+            )
         };
         let good = entry(&"ab".repeat(32), r#"["*"]"#);
         assert!(ServiceTokens::parse(&format!("[{good}]")).is_ok());
@@ -105,9 +112,15 @@ mod tests {
             good.clone(),
         ] {
             let fault = ServiceTokens::parse(&format!("[{good},{bad}]")).err();
-            assert!(matches!(fault, Some(TokensFault::Entry(1, _))), "{bad}: {fault:?}");
+            assert!(
+                matches!(fault, Some(TokensFault::Entry(1, _))),
+                "{bad}: {fault:?}"
+            );
         }
         let unknown = r#"[{"token":"x"}]"#;
-        assert!(matches!(ServiceTokens::parse(unknown), Err(TokensFault::Json(_))));
+        assert!(matches!(
+            ServiceTokens::parse(unknown),
+            Err(TokensFault::Json(_))
+        ));
     }
 }

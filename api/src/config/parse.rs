@@ -21,7 +21,10 @@ struct Faults(Vec<ConfigFault>);
 
 impl Faults {
     fn add(&mut self, variable: &'static str, problem: impl ToString) {
-        self.0.push(ConfigFault { variable, problem: problem.to_string() });
+        self.0.push(ConfigFault {
+            variable,
+            problem: problem.to_string(),
+        });
     }
 
     fn keep<T, E: ToString>(&mut self, variable: &'static str, read: Result<T, E>) -> Option<T> {
@@ -40,19 +43,30 @@ pub(super) fn config(args: &ServeArgs) -> Result<Config, Vec<ConfigFault>> {
     let mut faults = Faults::default();
     let deployment = deployment(&mut faults, args);
     let listen = listen(&mut faults, "BEX_API_LISTEN", &args.api_listen, deployment);
-    let admin = self::listen(&mut faults, "BEX_ADMIN_LISTEN", &args.admin_listen, deployment);
+    let admin = self::listen(
+        &mut faults,
+        "BEX_ADMIN_LISTEN",
+        &args.admin_listen,
+        deployment,
+    );
     let database = database(&mut faults, "BEX_DATABASE_URL", &args.database_url, args);
     if database.is_none() && args.database_url.is_none() {
         faults.add("BEX_DATABASE_URL", "is not set");
     }
-    let listen_database =
-        self::database(&mut faults, "BEX_LISTEN_DATABASE_URL", &args.listen_database_url, args);
+    let listen_database = self::database(
+        &mut faults,
+        "BEX_LISTEN_DATABASE_URL",
+        &args.listen_database_url,
+        args,
+    );
     let keys = keys(&mut faults, args);
     let attach_public_url = public_url(&mut faults, &args.attach_public_url);
     let exec_url = exec_url(&mut faults, &args.exec_url);
     let tokens = faults
         .required("BEX_SERVICE_TOKENS", &args.service_tokens)
-        .map(|path| read_file(path).and_then(|t| ServiceTokens::parse(&t).map_err(|e| e.to_string())));
+        .map(|path| {
+            read_file(path).and_then(|t| ServiceTokens::parse(&t).map_err(|e| e.to_string()))
+        });
     let tokens = tokens.and_then(|read| faults.keep("BEX_SERVICE_TOKENS", read));
     let profiles = profiles(&mut faults, args, deployment);
     let sandbox = sandbox(&mut faults, args, deployment);
@@ -102,7 +116,11 @@ fn listen(
     text: &str,
     deployment: Deployment,
 ) -> Option<SocketAddr> {
-    let full = if text.starts_with(':') { format!("0.0.0.0{text}") } else { text.to_owned() };
+    let full = if text.starts_with(':') {
+        format!("0.0.0.0{text}")
+    } else {
+        text.to_owned()
+    };
     let Ok(address) = full.parse::<SocketAddr>() else {
         faults.add(variable, "must be address:port");
         return None;
@@ -132,16 +150,25 @@ fn keys(faults: &mut Faults, args: &ServeArgs) -> Option<Keys> {
     let attach = ring("BEX_ATTACH_KEYS", &args.attach_keys);
     let exec = ring("BEX_EXEC_KEYS", &args.exec_keys);
     let driver = ring("BEX_DRIVER_KEYS", &args.driver_keys);
-    Some(Keys { attach: attach?, exec: exec?, driver: driver? })
+    Some(Keys {
+        attach: attach?,
+        exec: exec?,
+        driver: driver?,
+    })
 }
 
 fn public_url(faults: &mut Faults, text: &Option<String>) -> Option<String> {
     let text = faults.required("BEX_ATTACH_PUBLIC_URL", text)?;
     let uri = text.parse::<hyper::Uri>().ok().filter(|uri| {
-        matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some() && uri.query().is_none()
+        matches!(uri.scheme_str(), Some("http" | "https"))
+            && uri.host().is_some()
+            && uri.query().is_none()
     });
     if uri.is_none() {
-        faults.add("BEX_ATTACH_PUBLIC_URL", "must be an http or https URL without a query");
+        faults.add(
+            "BEX_ATTACH_PUBLIC_URL",
+            "must be an http or https URL without a query",
+        );
     }
     uri.map(|_| text.trim_end_matches('/').to_owned())
 }
@@ -158,12 +185,17 @@ fn exec_url(faults: &mut Faults, text: &Option<String>) -> Option<hyper::Uri> {
 
 fn profiles(faults: &mut Faults, args: &ServeArgs, deployment: Deployment) -> Option<Profiles> {
     let play_dir = args.play_dir.as_ref().and_then(|dir| {
-        let canonical = dir.canonicalize().map_err(|_| "is not a directory that exists");
+        let canonical = dir
+            .canonicalize()
+            .map_err(|_| "is not a directory that exists");
         faults.keep("BEX_PLAY_DIR", canonical)
     });
     let path = faults.required("BEX_PROFILES", &args.profiles)?;
     let text = faults.keep("BEX_PROFILES", read_file(path))?;
-    faults.keep("BEX_PROFILES", Profiles::parse(&text, deployment, play_dir.as_deref()))
+    faults.keep(
+        "BEX_PROFILES",
+        Profiles::parse(&text, deployment, play_dir.as_deref()),
+    )
 }
 
 fn sandbox(faults: &mut Faults, args: &ServeArgs, deployment: Deployment) -> Option<SandboxKind> {
@@ -177,7 +209,10 @@ fn sandbox(faults: &mut Faults, args: &ServeArgs, deployment: Deployment) -> Opt
     }
     let dir = directory(faults, "BEX_SANDBOX_DIR", &args.sandbox_dir);
     let driver = faults.required("BEX_DRIVER_BIN", &args.driver_bin).cloned();
-    if driver.as_ref().is_some_and(|p| !p.is_absolute() || !p.is_file()) {
+    if driver
+        .as_ref()
+        .is_some_and(|p| !p.is_absolute() || !p.is_file())
+    {
         faults.add("BEX_DRIVER_BIN", "must be the absolute path of a program");
     }
     let secrets = match &args.secrets_file {
@@ -190,7 +225,11 @@ fn sandbox(faults: &mut Faults, args: &ServeArgs, deployment: Deployment) -> Opt
             faults.keep("BEX_SECRETS_FILE", parsed)
         }
     };
-    Some(SandboxKind::Local(LocalSandboxes { dir: dir?, driver: driver?, secrets: secrets? }))
+    Some(SandboxKind::Local(LocalSandboxes {
+        dir: dir?,
+        driver: driver?,
+        secrets: secrets?,
+    }))
 }
 
 fn directory(
@@ -213,9 +252,17 @@ fn timings(faults: &mut Faults, args: &ServeArgs) -> Option<Timings> {
             positive(faults, variable, text).map(|ms| Duration::from_millis(u64::from(ms)))
         }
     };
-    let tick = millis("BEX_COMPLETER_TICK_MS", &args.completer_tick_ms, limits::COMPLETER_TICK);
+    let tick = millis(
+        "BEX_COMPLETER_TICK_MS",
+        &args.completer_tick_ms,
+        limits::COMPLETER_TICK,
+    );
     let grace = millis("BEX_IDLE_GRACE_MS", &args.idle_grace_ms, limits::IDLE_GRACE);
-    let deadline = millis("BEX_TURN_DEADLINE_MS", &args.turn_deadline_ms, limits::TURN_DEADLINE);
+    let deadline = millis(
+        "BEX_TURN_DEADLINE_MS",
+        &args.turn_deadline_ms,
+        limits::TURN_DEADLINE,
+    );
     let unreadable = millis(
         "BEX_STATUS_UNREADABLE_MS",
         &args.status_unreadable_ms,
@@ -286,7 +333,10 @@ mod tests {
         assert_eq!(config.timings.completer_tick, limits::COMPLETER_TICK);
         assert_eq!(config.live_limit, limits::LIVE_SESSIONS);
         let shown = format!("{config:?}");
-        assert!(!shown.contains("hunter2") && !shown.contains("abab"), "{shown}");
+        assert!(
+            !shown.contains("hunter2") && !shown.contains("abab"),
+            "{shown}"
+        );
     }
 
     #[test]
@@ -327,8 +377,14 @@ mod tests {
     #[test]
     fn the_local_kind_needs_its_word() {
         let dir = tempfile::tempdir().expect("a directory");
-        let args = ServeArgs { local: None, ..good(dir.path()) };
+        let args = ServeArgs {
+            local: None,
+            ..good(dir.path())
+        };
         let faults = config(&args).expect_err("it is bad");
-        assert_eq!(faults[0].to_string(), "BEX_SANDBOX_KIND: local needs BEX_LOCAL=1");
+        assert_eq!(
+            faults[0].to_string(),
+            "BEX_SANDBOX_KIND: local needs BEX_LOCAL=1"
+        );
     }
 }

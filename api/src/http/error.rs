@@ -49,7 +49,11 @@ impl ApiError {
 
 impl From<Code> for ApiError {
     fn from(code: Code) -> Self {
-        Self { code, problem: Box::new(Problem::new(code)), retry_after: None }
+        Self {
+            code,
+            problem: Box::new(Problem::new(code)),
+            retry_after: None,
+        }
     }
 }
 
@@ -69,8 +73,10 @@ impl From<StoreError> for ApiError {
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let status = StatusCode::from_u16(self.code.status()).expect("every code has a valid status");
-        let body = serde_json::to_vec(&self.problem).expect("a problem is plain data and always serialises");
+        let status =
+            StatusCode::from_u16(self.code.status()).expect("every code has a valid status");
+        let body = serde_json::to_vec(&self.problem)
+            .expect("a problem is plain data and always serialises");
         let mut response = (
             status,
             [

@@ -44,7 +44,9 @@ pub async fn run(
     }
     validate::words("argv", &argv)?;
     let sandbox = api.db.latest_sandbox(&session.id).await?;
-    let target = sandbox.and_then(|sandbox| target_of(&session, &sandbox)).ok_or(Code::SandboxTerminated)?;
+    let target = sandbox
+        .and_then(|sandbox| target_of(&session, &sandbox))
+        .ok_or(Code::SandboxTerminated)?;
     // before the command runs: nothing is run that is not on record. Never its words, they may hold secrets.
     let event = AuditEvent {
         workspace: &session.workspace,
@@ -55,8 +57,15 @@ pub async fn run(
         detail: None,
     };
     api.db.audit_event(&event).await?;
-    let frames = api.sandboxes.run(&target, &caller.subject, argv, stdin).await.map_err(refusal)?;
-    let headers = [(header::CONTENT_TYPE, CONTENT_TYPE), (header::CACHE_CONTROL, "no-store")];
+    let frames = api
+        .sandboxes
+        .run(&target, &caller.subject, argv, stdin)
+        .await
+        .map_err(refusal)?;
+    let headers = [
+        (header::CONTENT_TYPE, CONTENT_TYPE),
+        (header::CACHE_CONTROL, "no-store"),
+    ];
     Ok((headers, frames).into_response())
 }
 

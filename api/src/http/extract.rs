@@ -30,7 +30,9 @@ impl FromRequestParts<Arc<Api>> for Caller {
 
     async fn from_request_parts(parts: &mut Parts, api: &Arc<Api>) -> Result<Self, ApiError> {
         let header = parts.headers.get(header::AUTHORIZATION);
-        Ok(api.auth.authenticate(header.map(http::HeaderValue::as_bytes))?)
+        Ok(api
+            .auth
+            .authenticate(header.map(http::HeaderValue::as_bytes))?)
     }
 }
 
@@ -53,7 +55,10 @@ impl<S: Send + Sync> FromRequest<S> for Payload {
 
     async fn from_request(request: Request, _: &S) -> Result<Self, Self::Rejection> {
         let (parts, body) = request.into_parts();
-        Ok(Self { headers: parts.headers, body })
+        Ok(Self {
+            headers: parts.headers,
+            body,
+        })
     }
 }
 
@@ -63,7 +68,11 @@ impl Payload {
         let bytes = self.read().await?;
         let text: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
         let value = serde_json::from_slice(text).map_err(|e| json_fault(&e))?;
-        Ok(Parsed { value, sha256: sha256_hex(text), headers: self.headers })
+        Ok(Parsed {
+            value,
+            sha256: sha256_hex(text),
+            headers: self.headers,
+        })
     }
 
     async fn read(&mut self) -> Result<Bytes, ApiError> {
@@ -71,7 +80,9 @@ impl Payload {
         let mut seen = 0;
         while let Some(frame) = self.body.frame().await {
             let frame = frame.map_err(|_| ApiError::invalid("the body did not arrive"))?;
-            let Ok(data) = frame.into_data() else { continue };
+            let Ok(data) = frame.into_data() else {
+                continue;
+            };
             seen += data.len();
             if seen <= limits::API_BODY {
                 kept.extend_from_slice(&data);
@@ -88,10 +99,21 @@ impl Payload {
 
 impl<T> Parsed<T> {
     /// The caller's key for this request, if one was sent. A key belongs to the subject that chose it.
-    pub fn idempotency(&self, verb: &str, caller: &Caller) -> Result<Option<Idempotency>, ApiError> {
-        let Some(header) = self.headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };
-        let key = header.to_str().ok().filter(|k| (1..=limits::IDEMPOTENCY_KEY_BYTES).contains(&k.len()));
-        let key = key.ok_or_else(|| ApiError::invalid("Idempotency-Key must be 1 to 255 visible ASCII characters"))?;
+    pub fn idempotency(
+        &self,
+        verb: &str,
+        caller: &Caller,
+    ) -> Result<Option<Idempotency>, ApiError> {
+        let Some(header) = self.headers.get(IDEMPOTENCY_KEY) else {
+            return Ok(None);
+        };
+        let key = header
+            .to_str()
+            .ok()
+            .filter(|k| (1..=limits::IDEMPOTENCY_KEY_BYTES).contains(&k.len()));
+        let key = key.ok_or_else(|| {
+            ApiError::invalid("Idempotency-Key must be 1 to 255 visible ASCII characters")
+        })?;
         Ok(Some(Idempotency {
             scope: format!("{verb} {}", caller.subject),
             key: key.to_owned(),
@@ -102,11 +124,17 @@ impl<T> Parsed<T> {
 
 fn json_fault(error: &serde_json::Error) -> ApiError {
     if !error.is_data() {
-        return ApiError::from(Code::InvalidJson)
-            .detail(format!("at line {}, column {}", error.line(), error.column()));
+        return ApiError::from(Code::InvalidJson).detail(format!(
+            "at line {}, column {}",
+            error.line(),
+            error.column()
+        ));
     }
     let text = error.to_string();
-    if let Some(field) = text.strip_prefix("unknown field `").and_then(|t| t.split('`').next()) {
+    if let Some(field) = text
+        .strip_prefix("unknown field `")
+        .and_then(|t| t.split('`').next())
+    {
         return unknown_field(field);
     }
     ApiError::invalid(shortened(&text))
@@ -114,7 +142,9 @@ fn json_fault(error: &serde_json::Error) -> ApiError {
 
 fn unknown_field(field: &str) -> ApiError {
     let field = shortened(field);
-    ApiError::from(Code::UnknownField).detail(format!("{field} is not known here")).with("field", field)
+    ApiError::from(Code::UnknownField)
+        .detail(format!("{field} is not known here"))
+        .with("field", field)
 }
 
 fn shortened(text: &str) -> &str {
@@ -137,7 +167,9 @@ impl<S: Send + Sync> FromRequestParts<S> for Params {
 impl Params {
     /// Every value of a parameter that may be repeated.
     pub fn all(&mut self, name: &str) -> Vec<String> {
-        let (taken, rest) = std::mem::take(&mut self.0).into_iter().partition(|(key, _)| key == name);
+        let (taken, rest) = std::mem::take(&mut self.0)
+            .into_iter()
+            .partition(|(key, _)| key == name);
         self.0 = rest;
         let taken: Vec<(String, String)> = taken;
         taken.into_iter().map(|(_, value)| value).collect()
@@ -153,9 +185,16 @@ impl Params {
     }
 
     /// As [`Params::one`], read as `what`.
-    pub fn read<T: std::str::FromStr>(&mut self, name: &str, what: &str) -> Result<Option<T>, ApiError> {
+    pub fn read<T: std::str::FromStr>(
+        &mut self,
+        name: &str,
+        what: &str,
+    ) -> Result<Option<T>, ApiError> {
         self.one(name)?
-            .map(|text| text.parse().map_err(|_| ApiError::invalid(format!("{name} must be {what}"))))
+            .map(|text| {
+                text.parse()
+                    .map_err(|_| ApiError::invalid(format!("{name} must be {what}")))
+            })
             .transpose()
     }
 
@@ -164,7 +203,11 @@ impl Params {
         let fault = || ApiError::invalid(format!("limit must be 1 to {most}"));
         match self.one("limit")? {
             None => Ok(default),
-            Some(text) => text.parse().ok().filter(|n| (1..=most).contains(n)).ok_or_else(fault),
+            Some(text) => text
+                .parse()
+                .ok()
+                .filter(|n| (1..=most).contains(n))
+                .ok_or_else(fault),
         }
     }
 
@@ -205,7 +248,7 @@ mod tests {
             (r#"{"inner":{"n":"1"}}"#, Code::InvalidRequest),
             (r#"{"inner":{}}"#, Code::InvalidRequest),
             (r#"{"inner":{"n":1}"#, Code::InvalidJson),
-            ("[1", Code::InvalidJson),
+            (r#"{"inner":tru}"#, Code::InvalidJson),
             ("{} {}", Code::InvalidRequest),
         ] {
             let error = serde_json::from_str::<Outer>(body).expect_err("refused");
@@ -220,12 +263,23 @@ mod tests {
     #[test]
     fn parameters_are_taken_once_and_strangers_refused() {
         let pair = |k: &str, v: &str| (k.to_owned(), v.to_owned());
-        let mut params = Params(vec![pair("phase", "a"), pair("limit", "7"), pair("phase", "b"), pair("x", "")]);
+        let mut params = Params(vec![
+            pair("phase", "a"),
+            pair("limit", "7"),
+            pair("phase", "b"),
+            pair("x", ""),
+        ]);
         assert_eq!(params.all("phase"), ["a", "b"]);
         assert_eq!(params.limit(5, 9).ok(), Some(7));
-        assert_eq!(params.done().err().map(|e| e.code()), Some(Code::UnknownField));
+        assert_eq!(
+            params.done().err().map(|e| e.code()),
+            Some(Code::UnknownField)
+        );
         let mut twice = Params(vec![pair("limit", "1"), pair("limit", "2")]);
-        assert_eq!(twice.limit(5, 9).err().map(|e| e.code()), Some(Code::InvalidRequest));
+        assert_eq!(
+            twice.limit(5, 9).err().map(|e| e.code()),
+            Some(Code::InvalidRequest)
+        );
         let mut large = Params(vec![pair("limit", "10")]);
         assert!(large.limit(5, 9).is_err());
     }

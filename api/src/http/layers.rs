@@ -17,7 +17,9 @@ use tower::limit::GlobalConcurrencyLimitLayer;
 use tower::load_shed::LoadShedLayer;
 use tower::timeout::TimeoutLayer;
 use tower_http::catch_panic::CatchPanicLayer;
-use tower_http::request_id::{MakeRequestId, PropagateRequestIdLayer, RequestId, SetRequestIdLayer};
+use tower_http::request_id::{
+    MakeRequestId, PropagateRequestIdLayer, RequestId, SetRequestIdLayer,
+};
 use tower_http::sensitive_headers::SetSensitiveRequestHeadersLayer;
 use tower_http::trace::TraceLayer;
 use tracing::{Span, info_span};
@@ -34,7 +36,9 @@ pub(super) fn around(router: Router, metrics: Arc<Metrics>) -> Router {
         // everything below is logged with the id, and even a panic's answer carries it
         .map_request(drop_odd_request_id)
         .layer(SetRequestIdLayer::new(REQUEST_ID, RandomIds))
-        .layer(SetSensitiveRequestHeadersLayer::new([header::AUTHORIZATION]))
+        .layer(SetSensitiveRequestHeadersLayer::new([
+            header::AUTHORIZATION,
+        ]))
         .layer(TraceLayer::new_for_http().make_span_with(span))
         .layer(PropagateRequestIdLayer::new(REQUEST_ID))
         .layer(axum::middleware::from_fn_with_state(metrics, measure))
@@ -69,20 +73,44 @@ fn drop_odd_request_id(mut request: Request) -> Request {
 
 /// Ids only: no header, no query.
 fn span(request: &Request) -> Span {
-    let id = request.headers().get(REQUEST_ID).and_then(|id| id.to_str().ok()).unwrap_or_default();
-    let path = if request.extensions().get::<MatchedPath>().is_some() { request.uri().path() } else { "" };
+    let id = request
+        .headers()
+        .get(REQUEST_ID)
+        .and_then(|id| id.to_str().ok())
+        .unwrap_or_default();
+    let path = if request.extensions().get::<MatchedPath>().is_some() {
+        request.uri().path()
+    } else {
+        ""
+    };
     info_span!("request", request_id = id, method = %request.method(), path)
 }
 
 async fn measure(State(metrics): State<Arc<Metrics>>, request: Request, next: Next) -> Response {
     let started = Instant::now();
     let method = known(request.method());
-    let route = request.extensions().get::<MatchedPath>().map_or("none", |path| path.as_str()).to_owned();
+    let route = request
+        .extensions()
+        .get::<MatchedPath>()
+        .map_or("none", |path| path.as_str())
+        .to_owned();
     let response = next.run(request).await;
     let status = response.status().as_u16();
     let took = started.elapsed();
-    tracing::info!(route, status, millis = u64::try_from(took.as_millis()).unwrap_or(u64::MAX), "answered");
-    metrics.answered(RequestLabels { method, route, status }, took);
+    tracing::info!(
+        route,
+        status,
+        millis = u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+        "answered"
+    );
+    metrics.answered(
+        RequestLabels {
+            method,
+            route,
+            status,
+        },
+        took,
+    );
     response
 }
 
@@ -108,7 +136,9 @@ async fn refused(error: BoxError) -> ApiError {
 
 fn panicked(panic: Box<dyn Any + Send + 'static>) -> Response {
     let said = panic.downcast_ref::<&str>().copied();
-    let said = said.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no text");
+    let said = said
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("no text");
     tracing::error!(said, "a handler panicked");
     ApiError::from(Code::Internal).into_response()
 }
@@ -128,11 +158,18 @@ mod tests {
         }
         let metrics = Arc::new(Metrics::default());
         let router = around(Router::new().route("/x", get(broken)), Arc::clone(&metrics));
-        let request = http::Request::get("/x").body(Body::empty()).expect("a request");
+        let request = http::Request::get("/x")
+            .body(Body::empty())
+            .expect("a request");
         let response = router.oneshot(request).await.expect("it answers");
         assert_eq!(response.status(), 500);
         assert!(response.headers().contains_key(REQUEST_ID));
-        let body = response.into_body().collect().await.expect("a body").to_bytes();
+        let body = response
+            .into_body()
+            .collect()
+            .await
+            .expect("a body")
+            .to_bytes();
         let problem: serde_json::Value = serde_json::from_slice(&body).expect("a problem");
         assert_eq!(problem["code"], "internal");
         assert!(!String::from_utf8_lossy(&body).contains("broken"));
@@ -145,14 +182,20 @@ mod tests {
         let router = Router::new().route("/x", get(std::future::pending::<()>));
         let router = around(router, Arc::new(Metrics::default()));
         let call = || {
-            let request = http::Request::get("/x").body(Body::empty()).expect("a request");
+            let request = http::Request::get("/x")
+                .body(Body::empty())
+                .expect("a request");
             tokio::spawn(router.clone().oneshot(request))
         };
         let mut calls: Vec<_> = (0..limits::API_IN_FLIGHT).map(|_| call()).collect();
         // the runtime polls tasks in the order they were spawned
         let shed = call().await.expect("no panic").expect("it answers");
         assert_eq!(shed.status(), 429);
-        let cut = calls.remove(0).await.expect("no panic").expect("it answers");
+        let cut = calls
+            .remove(0)
+            .await
+            .expect("no panic")
+            .expect("it answers");
         assert_eq!(cut.status(), 503);
     }
 }

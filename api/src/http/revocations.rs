@@ -32,12 +32,18 @@ pub struct RevocationBody {
 }
 
 /// The handler.
-pub async fn create(State(api): State<Arc<Api>>, caller: Caller, payload: Payload) -> Result<Response, ApiError> {
+pub async fn create(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    payload: Payload,
+) -> Result<Response, ApiError> {
     caller.need(Role::Admin)?;
     let body: Parsed<RevocationBody> = payload.json().await?;
     let asked = body.value;
-    let workspace: WorkspaceId =
-        asked.workspace_id.parse().map_err(|_| ApiError::invalid("workspaceId is not a workspace id"))?;
+    let workspace: WorkspaceId = asked
+        .workspace_id
+        .parse()
+        .map_err(|_| ApiError::invalid("workspaceId is not a workspace id"))?;
     if !caller.acts_for(&workspace) {
         return Err(Code::NotFound.into());
     }

@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 use axum::body::Body;
-use bex_proto::driver::{DriverState, Status};
 use bex_proto::TurnNo;
+use bex_proto::driver::{DriverState, Status};
 use bex_store::sandboxes::{SandboxRow, SandboxState};
 use bex_store::sessions::SessionRow;
 
@@ -49,10 +49,14 @@ impl SandboxCalls for ExecClient {
         match status {
             // a driver that has not begun the turn yet is idle in an earlier one
             Some(status) if status.turn.is_some_and(|spoken| spoken < turn) => Activity::Speaking,
-            Some(Status { state: DriverState::Running, .. }) => Activity::Speaking,
-            Some(Status { state: DriverState::Idle | DriverState::Failed | DriverState::Succeeded, .. }) => {
-                Activity::Done
-            }
+            Some(Status {
+                state: DriverState::Running,
+                ..
+            }) => Activity::Speaking,
+            Some(Status {
+                state: DriverState::Idle | DriverState::Failed | DriverState::Succeeded,
+                ..
+            }) => Activity::Done,
             None => Activity::Unknown,
         }
     }
@@ -68,13 +72,17 @@ impl SandboxCalls for ExecClient {
         argv: Vec<String>,
         stdin: Option<String>,
     ) -> Result<Body, ExecFailure> {
-        ExecClient::run(self, target, subject, argv, stdin).await.map(Body::new)
+        ExecClient::run(self, target, subject, argv, stdin)
+            .await
+            .map(Body::new)
     }
 }
 
 /// The sandbox as the exec RPC names it; none while it is being made or when it is on its way out.
 pub(super) fn target_of(session: &SessionRow, sandbox: &SandboxRow) -> Option<ExecTarget> {
-    if !matches!(sandbox.state, SandboxState::Turn | SandboxState::Idle) || sandbox.ready_at.is_none() {
+    if !matches!(sandbox.state, SandboxState::Turn | SandboxState::Idle)
+        || sandbox.ready_at.is_none()
+    {
         return None;
     }
     Some(ExecTarget {

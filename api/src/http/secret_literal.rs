@@ -5,9 +5,34 @@ use bex_proto::limits;
 
 /// How the tokens of common issuers begin.
 const PREFIXES: &[&str] = &[
-    "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "sk-", "sk_", "pk_live_", "rk_live_", "xoxb-",
-    "xoxp-", "xoxa-", "xapp-", "AKIA", "ASIA", "AIza", "ya29.", "eyJ", "npm_", "pypi-", "hf_", "dop_v1_", "shpat_",
-    "-----BEGIN", "Bearer ", "Basic ",
+    "ghp_",
+    "gho_",
+    "ghu_",
+    "ghs_",
+    "ghr_",
+    "github_pat_",
+    "glpat-",
+    "sk-",
+    "sk_",
+    "pk_live_",
+    "rk_live_",
+    "xoxb-",
+    "xoxp-",
+    "xoxa-",
+    "xapp-",
+    "AKIA",
+    "ASIA",
+    "AIza",
+    "ya29.",
+    "eyJ",
+    "npm_",
+    "pypi-",
+    "hf_",
+    "dop_v1_",
+    "shpat_",
+    "-----BEGIN",
+    "Bearer ",
+    "Basic ",
 ];
 /// A run of letters and digits this long is no name that a person chose.
 const RANDOM_RUN: usize = 24;
@@ -15,18 +40,24 @@ const RANDOM_RUN: usize = 24;
 /// Whether a text can be a reference: a name of letters, digits and `._-/`.
 pub fn is_reference(text: &str) -> bool {
     (1..=limits::SECRET_REF_BYTES).contains(&text.len())
-        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-/".contains(&b))
+        && text
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b"._-/".contains(&b))
 }
 
 /// Whether a text looks like a secret rather than the name of one.
 pub fn looks_like_secret(text: &str) -> bool {
-    PREFIXES.iter().any(|prefix| text.starts_with(prefix)) || text.split(['.', '_', '-', '/']).any(is_random)
+    PREFIXES.iter().any(|prefix| text.starts_with(prefix))
+        || text.split(['.', '_', '-', '/']).any(is_random)
 }
 
 /// Long, with digits and letters in several turns, as base64 and hexadecimal have them.
 fn is_random(run: &str) -> bool {
     let bytes = run.as_bytes();
-    let changes = bytes.windows(2).filter(|w| w[0].is_ascii_digit() != w[1].is_ascii_digit()).count();
+    let changes = bytes
+        .windows(2)
+        .filter(|w| w[0].is_ascii_digit() != w[1].is_ascii_digit())
+        .count();
     bytes.len() >= RANDOM_RUN && changes >= 4
 }
 

@@ -43,7 +43,9 @@ pub async fn serve(
     let connections = Arc::new(Semaphore::new(limits::API_CONNECTIONS));
     while let Some((stream, permit)) = accept(&listener, &connections, &cancel).await {
         let service = TowerToHyperService::new(router.clone());
-        let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service).into_owned();
+        let connection = builder
+            .serve_connection_with_upgrades(TokioIo::new(stream), service)
+            .into_owned();
         let connection = graceful.watch(connection);
         let guard = metrics.connection();
         tokio::spawn(async move {
@@ -90,7 +92,10 @@ async fn accept(
 
 fn builder() -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(limits::API_HEADER_TIMEOUT);
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits::API_HEADER_TIMEOUT);
     builder
         .http2()
         .timer(TokioTimer::new())
@@ -118,12 +123,21 @@ mod tests {
         let cancel = CancellationToken::new();
         let metrics = Arc::new(Metrics::default());
         let task = tokio::spawn(serve(listener, router, metrics, cancel.clone(), drain));
-        Server { address, cancel, task }
+        Server {
+            address,
+            cancel,
+            task,
+        }
     }
 
     async fn ask(server: &Server) -> TcpStream {
-        let mut stream = TcpStream::connect(server.address).await.expect("it listens");
-        stream.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.expect("sent");
+        let mut stream = TcpStream::connect(server.address)
+            .await
+            .expect("it listens");
+        stream
+            .write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+            .await
+            .expect("sent");
         stream
     }
 
@@ -136,7 +150,11 @@ mod tests {
             l.notified().await;
             "done"
         };
-        let server = start(Router::new().route("/", get(handler)), Duration::from_secs(30)).await;
+        let server = start(
+            Router::new().route("/", get(handler)),
+            Duration::from_secs(30),
+        )
+        .await;
         let mut stream = ask(&server).await;
         entered.notified().await;
         server.cancel.cancel();
@@ -155,11 +173,18 @@ mod tests {
             e.notify_one();
             std::future::pending::<()>().await;
         };
-        let server = start(Router::new().route("/", get(handler)), Duration::from_millis(20)).await;
+        let server = start(
+            Router::new().route("/", get(handler)),
+            Duration::from_millis(20),
+        )
+        .await;
         let _stream = ask(&server).await;
         entered.notified().await;
         server.cancel.cancel();
         assert_eq!(server.task.await.expect("no panic"), Drained::Cut);
-        assert!(TcpStream::connect(server.address).await.is_err(), "it accepts nothing more");
+        assert!(
+            TcpStream::connect(server.address).await.is_err(),
+            "it accepts nothing more"
+        );
     }
 }

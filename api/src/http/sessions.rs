@@ -41,7 +41,11 @@ pub async fn list(
     mut params: Params,
 ) -> Result<Json<SessionPage>, ApiError> {
     let workspace = workspace(&caller, params.read("workspaceId", "a workspace id")?)?;
-    let phases: Result<Vec<Phase>, _> = params.all("phase").iter().map(|word| word.parse()).collect();
+    let phases: Result<Vec<Phase>, _> = params
+        .all("phase")
+        .iter()
+        .map(|word| word.parse())
+        .collect();
     let phases = phases.map_err(|_| ApiError::invalid("phase must be a phase"))?;
     let archived = match params.one("archived")?.as_deref() {
         None | Some("false") => ArchivedFilter::Without,
@@ -55,7 +59,10 @@ pub async fn list(
         repo: params.one("repo")?,
         created_before: params.read("createdBefore", "an ISO-8601 time")?,
         created_after: params.read("createdAfter", "an ISO-8601 time")?,
-        cursor: params.one("cursor")?.map(|text| cursor::parse(&text)).transpose()?,
+        cursor: params
+            .one("cursor")?
+            .map(|text| cursor::parse(&text))
+            .transpose()?,
         limit: params.limit(limits::LIST_DEFAULT, limits::LIST_LIMIT)?,
     };
     params.done()?;
@@ -73,8 +80,14 @@ fn workspace(caller: &Caller, asked: Option<WorkspaceId>) -> Result<WorkspaceId,
         Workspaces::Some(own) if own.len() == 1 => own.first().cloned(),
         Workspaces::Some(_) | Workspaces::All => None,
     };
-    let workspace = asked.or(only).ok_or_else(|| ApiError::invalid("workspaceId is needed"))?;
-    if caller.acts_for(&workspace) { Ok(workspace) } else { Err(Code::NotFound.into()) }
+    let workspace = asked
+        .or(only)
+        .ok_or_else(|| ApiError::invalid("workspaceId is needed"))?;
+    if caller.acts_for(&workspace) {
+        Ok(workspace)
+    } else {
+        Err(Code::NotFound.into())
+    }
 }
 
 /// `GET /v1/agent-sessions/{id}`

@@ -1,8 +1,8 @@
 //! The turns verb met an open turn. When its driver is already done, only the settle is missing: the verb wakes the
 //! Completer and waits for it instead of sending the caller away.
 
+use bex_proto::TurnNo;
 use bex_proto::session::Verdict;
-use bex_proto::{TurnNo, limits};
 use bex_store::sessions::SessionRow;
 use bex_store::wake::Channel;
 use tokio::time::{Instant, timeout_at};
@@ -20,10 +20,14 @@ pub enum Waited {
 }
 
 impl Api {
-    /// Waits for the settle of a turn whose driver is done, [`limits::TURN_VERB_WAIT`] at most. A turn that is being
+    /// Waits for the settle of a turn whose driver is done, [`Api::turn_wait`] at most. A turn that is being
     /// spoken is not waited for.
-    pub(super) async fn wait_for_settle(&self, session: &SessionRow, turn: TurnNo) -> Result<Waited, ApiError> {
-        let deadline = Instant::now() + limits::TURN_VERB_WAIT;
+    pub(super) async fn wait_for_settle(
+        &self,
+        session: &SessionRow,
+        turn: TurnNo,
+    ) -> Result<Waited, ApiError> {
+        let deadline = Instant::now() + self.turn_wait;
         // subscribed before the first look, so that no settle falls between
         let mut notices = self.notices.subscribe();
         let activity = timeout_at(deadline, self.activity(session, turn)).await;
@@ -45,23 +49,38 @@ impl Api {
     async fn look(&self, session: &SessionRow, turn: TurnNo) -> Result<Waited, ApiError> {
         let row = self.db.turn(&session.id, turn).await?;
         let open = row.is_some_and(|row| row.verdict == Verdict::Open);
-        Ok(if open { Waited::StillOpen } else { Waited::Settled })
+        Ok(if open {
+            Waited::StillOpen
+        } else {
+            Waited::Settled
+        })
     }
 
     async fn activity(&self, session: &SessionRow, turn: TurnNo) -> Result<Activity, ApiError> {
-        let Some(row) = self.db.turn(&session.id, turn).await? else { return Ok(Activity::Done) };
+        let Some(row) = self.db.turn(&session.id, turn).await? else {
+            return Ok(Activity::Done);
+        };
         // the harvest met the turn's end already
         if row.driver_state.is_some() || row.verdict != Verdict::Open {
             return Ok(Activity::Done);
         }
         let sandbox = self.db.sandbox(&session.id, row.generation).await?;
-        let Some(target) = sandbox.as_ref().and_then(|sandbox| target_of(session, sandbox)) else {
+        let Some(target) = sandbox
+            .as_ref()
+            .and_then(|sandbox| target_of(session, sandbox))
+        else {
             return Ok(Activity::Unknown);
         };
         if row.delivered_at.is_none() {
             return Ok(Activity::Speaking);
         }
-        let known = self.db.last_harvest(&session.id, row.generation, turn).await?;
-        Ok(self.sandboxes.activity(&target, turn, known.map_or(0, |(_, offset)| offset)).await)
+        let known = self
+            .db
+            .last_harvest(&session.id, row.generation, turn)
+            .await?;
+        Ok(self
+            .sandboxes
+            .activity(&target, turn, known.map_or(0, |(_, offset)| offset))
+            .await)
     }
 }

@@ -62,7 +62,9 @@ pub async fn read(
     mut params: Params,
 ) -> Result<Response, ApiError> {
     let session = api.session_of(&caller, &id).await?;
-    let after = params.read("afterSeq", "a whole number")?.unwrap_or(FROM_THE_START);
+    let after = params
+        .read("afterSeq", "a whole number")?
+        .unwrap_or(FROM_THE_START);
     let limit = params.limit(limits::FEED_DEFAULT, limits::FEED_LIMIT)?;
     params.done()?;
     if after < FROM_THE_START {
@@ -72,7 +74,14 @@ pub async fn read(
     let tag = tag(after, &page);
     let cache = [
         (header::ETAG, tag.clone()),
-        (header::CACHE_CONTROL, HeaderValue::from_static(if page.caught_up { REVALIDATE } else { IMMUTABLE })),
+        (
+            header::CACHE_CONTROL,
+            HeaderValue::from_static(if page.caught_up {
+                REVALIDATE
+            } else {
+                IMMUTABLE
+            }),
+        ),
         // another caller must not be answered from this one's cache
         (header::VARY, HeaderValue::from_static("authorization")),
     ];
@@ -95,7 +104,10 @@ fn tag(after: i64, page: &FeedPage) -> HeaderValue {
 }
 
 fn knows(headers: &HeaderMap, tag: &HeaderValue) -> bool {
-    let given = headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
+    let given = headers
+        .get_all(header::IF_NONE_MATCH)
+        .iter()
+        .filter_map(|value| value.to_str().ok());
     given.flat_map(|value| value.split(',')).any(|one| {
         let one = one.trim();
         one == "*" || one.strip_prefix("W/").unwrap_or(one) == tag
@@ -129,7 +141,10 @@ mod tests {
 
     #[test]
     fn parts_are_shown_verbatim_and_never_break_their_page() {
-        for odd in [r#"{"type":"a",  "x":1.00,"x":2}"#, r#"{"delta":"\u0000\ud800"}"#] {
+        for odd in [
+            r#"{"type":"a",  "x":1.00,"x":2}"#,
+            r#"{"delta":"\u0000\ud800"}"#,
+        ] {
             assert_eq!(verbatim(odd.as_bytes()).get(), odd);
         }
         assert_eq!(verbatim(b"{\"type\":").get(), r#""{\"type\":""#);

@@ -72,9 +72,13 @@ pub async fn begin(
         outcome = api.db.begin_turn(&new).await?;
     }
     let turn = match outcome {
-        BeginTurn::Delivering { turn, .. } | BeginTurn::Redispatched { turn } | BeginTurn::Replayed { turn } => turn,
+        BeginTurn::Delivering { turn, .. }
+        | BeginTurn::Redispatched { turn }
+        | BeginTurn::Replayed { turn } => turn,
         BeginTurn::InFlight { turn } => {
-            return Err(ApiError::from(Code::TurnInFlight).with("turn", turn.0).retry_after(RETRY_SECONDS));
+            return Err(ApiError::from(Code::TurnInFlight)
+                .with("turn", turn.0)
+                .retry_after(RETRY_SECONDS));
         }
         BeginTurn::KeyConflict => return Err(Code::IdempotencyConflict.into()),
         BeginTurn::Full => return Err(Code::SessionFull.into()),
@@ -88,10 +92,21 @@ pub async fn begin(
     };
     let ticket = api.turn_ticket(&caller, &session, turn).await?;
     let headers = [
-        (header::LOCATION, format!("/v1/agent-sessions/{}/turns?from={turn}&limit=1", session.id)),
+        (
+            header::LOCATION,
+            format!(
+                "/v1/agent-sessions/{}/turns?from={turn}&limit=1",
+                session.id
+            ),
+        ),
         (header::CACHE_CONTROL, "no-store".to_owned()),
     ];
-    Ok((StatusCode::CREATED, headers, Json(BegunTurn::new(turn, ticket))).into_response())
+    Ok((
+        StatusCode::CREATED,
+        headers,
+        Json(BegunTurn::new(turn, ticket)),
+    )
+        .into_response())
 }
 
 /// `GET /v1/agent-sessions/{id}/turns`
@@ -108,7 +123,10 @@ pub async fn list(
     let mut rows = api.db.turns(&session.id, TurnNo(from), limit + 1).await?;
     let next_from = rows.get(limit as usize).map(|row| row.turn.0);
     rows.truncate(limit as usize);
-    Ok(Json(TurnPage { turns: rows.into_iter().map(TurnView::from).collect(), next_from }))
+    Ok(Json(TurnPage {
+        turns: rows.into_iter().map(TurnView::from).collect(),
+        next_from,
+    }))
 }
 
 /// `POST /v1/agent-sessions/{id}/turns/{turn}/stop`
@@ -120,14 +138,20 @@ pub async fn stop(
     caller.need(Role::Operator)?;
     let session = api.session_of(&caller, &id).await?;
     let turn = TurnNo(turn.parse().map_err(|_| Code::NotFound)?);
-    let row = api.db.turn(&session.id, turn).await?.ok_or(Code::NotFound)?;
+    let row = api
+        .db
+        .turn(&session.id, turn)
+        .await?
+        .ok_or(Code::NotFound)?;
     if row.verdict != Verdict::Open || !api.db.request_stop(&session.id, turn).await? {
         return Err(Code::NotLive.into());
     }
     api.audit(&caller, &session, "turn.stop").await;
     let sandbox = api.db.sandbox(&session.id, row.generation).await?;
     // an older driver cannot be asked: the Completer harvests and removes its sandbox
-    let target = sandbox.filter(|sandbox| !sandbox.legacy).and_then(|sandbox| target_of(&session, &sandbox));
+    let target = sandbox
+        .filter(|sandbox| !sandbox.legacy)
+        .and_then(|sandbox| target_of(&session, &sandbox));
     if let Some(target) = target {
         match api.sandboxes.stop(&target, turn).await {
             // gone or not speaking it any more: the settle tells the outcome
@@ -136,7 +160,11 @@ pub async fn stop(
         }
     }
     api.db.notify(Channel::Wake, &session.id).await?;
-    let row = api.db.turn(&session.id, turn).await?.ok_or(Code::NotFound)?;
+    let row = api
+        .db
+        .turn(&session.id, turn)
+        .await?
+        .ok_or(Code::NotFound)?;
     Ok((StatusCode::ACCEPTED, Json(TurnView::from(row))).into_response())
 }
 
@@ -148,7 +176,11 @@ impl Api {
         session: &SessionRow,
         turn: TurnNo,
     ) -> Result<crate::tickets::AttachTicket, ApiError> {
-        let row = self.db.turn(&session.id, turn).await?.ok_or(Code::NotFound)?;
+        let row = self
+            .db
+            .turn(&session.id, turn)
+            .await?
+            .ok_or(Code::NotFound)?;
         let target = if row.verdict == Verdict::Open {
             Target::of(self.db.sandbox(&session.id, row.generation).await?)
         } else {

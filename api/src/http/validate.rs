@@ -7,7 +7,9 @@ use super::ApiError;
 /// A required text.
 pub fn text(field: &str, value: &str, most: usize) -> Result<(), ApiError> {
     if value.trim().is_empty() || value.len() > most {
-        return Err(ApiError::invalid(format!("{field} must have 1 to {most} bytes and not be blank")));
+        return Err(ApiError::invalid(format!(
+            "{field} must have 1 to {most} bytes and not be blank"
+        )));
     }
     no_nul(field, value)
 }
@@ -26,26 +28,39 @@ pub fn prompt(value: &str) -> Result<(), ApiError> {
 pub fn words(field: &str, words: &[String]) -> Result<(), ApiError> {
     let bytes: usize = words.iter().map(String::len).sum();
     if words.len() > limits::ARGV_WORDS || bytes > limits::ARGV_BYTES {
-        let most = format!("{} words and {} bytes", limits::ARGV_WORDS, limits::ARGV_BYTES);
-        return Err(ApiError::invalid(format!("{field} may have at most {most}")));
+        let most = format!(
+            "{} words and {} bytes",
+            limits::ARGV_WORDS,
+            limits::ARGV_BYTES
+        );
+        return Err(ApiError::invalid(format!(
+            "{field} may have at most {most}"
+        )));
     }
     words.iter().try_for_each(|word| no_nul(field, word))
 }
 
 /// The name of an environment variable.
 pub fn variable(field: &str, name: &str) -> Result<(), ApiError> {
-    let first = name.bytes().next().is_some_and(|b| b.is_ascii_alphabetic() || b == b'_');
+    let first = name
+        .bytes()
+        .next()
+        .is_some_and(|b| b.is_ascii_alphabetic() || b == b'_');
     let rest = name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
     if first && rest && name.len() <= limits::WORD_BYTES {
         Ok(())
     } else {
-        Err(ApiError::invalid(format!("{field} must be letters, digits and _, not beginning with a digit")))
+        Err(ApiError::invalid(format!(
+            "{field} must be letters, digits and _, not beginning with a digit"
+        )))
     }
 }
 
 fn no_nul(field: &str, value: &str) -> Result<(), ApiError> {
     if value.contains('\0') {
-        return Err(ApiError::invalid(format!("{field} must not have a NUL character")));
+        return Err(ApiError::invalid(format!(
+            "{field} must not have a NUL character"
+        )));
     }
     Ok(())
 }

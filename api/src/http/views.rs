@@ -208,22 +208,39 @@ impl SessionView {
 
     /// As it stands alone.
     pub fn single(row: SessionRow, turns: Vec<TurnRow>) -> Self {
-        let turns = turns.into_iter().map(|turn| TurnView { prompt: None, ..TurnView::from(turn) });
-        Self { turns: Some(turns.collect()), ..Self::listed(row) }
+        let turns = turns.into_iter().map(|turn| TurnView {
+            prompt: None,
+            ..TurnView::from(turn)
+        });
+        Self {
+            turns: Some(turns.collect()),
+            ..Self::listed(row)
+        }
     }
 }
 
 fn failure_sentence(code: &str) -> &'static str {
-    match code.parse::<TruncationReason>() {
-        Ok(reason) => reason.sentence(),
-        Err(_) => "The agent failed.",
+    match (code.parse::<TruncationReason>(), code) {
+        (Ok(reason), _) => reason.sentence(),
+        (Err(_), "profile_unknown") => "The agent profile is no longer allowed here.",
+        (Err(_), "sandbox_impossible") => TruncationReason::ProvisioningFailed.sentence(),
+        (Err(_), "secret_missing") => "A secret that the session names has no value here.",
+        (Err(_), _) => "The agent failed.",
     }
 }
 
 impl From<AgentSpec> for AgentView {
     fn from(spec: AgentSpec) -> Self {
-        let env = spec.env.into_iter().map(|e| EnvView { name: e.name, secret_ref: e.secret_ref });
-        Self { profile: spec.profile, model: spec.model, args: spec.args, env: env.collect() }
+        let env = spec.env.into_iter().map(|e| EnvView {
+            name: e.name,
+            secret_ref: e.secret_ref,
+        });
+        Self {
+            profile: spec.profile,
+            model: spec.model,
+            args: spec.args,
+            env: env.collect(),
+        }
     }
 }
 

@@ -46,8 +46,10 @@ const NONE: Operation = Operation {
     codes: &[],
 };
 
-const KEY: &[(&str, &str)] =
-    &[("Idempotency-Key", "1 to 255 visible ASCII characters. Same key and body: same answer; another body: 409.")];
+const KEY: &[(&str, &str)] = &[(
+    "Idempotency-Key",
+    "1 to 255 visible ASCII characters. Same key and body: same answer; another body: 409.",
+)];
 
 /// All of them.
 pub const OPERATIONS: &[Operation] = &[
@@ -84,7 +86,12 @@ pub const OPERATIONS: &[Operation] = &[
             ("cursor", "nextCursor of the page before."),
         ],
         answers: &[(200, Answer::Json("One page.", "SessionPage"))],
-        codes: &[Code::InvalidRequest, Code::UnknownField, Code::InvalidCursor, Code::NotFound],
+        codes: &[
+            Code::InvalidRequest,
+            Code::UnknownField,
+            Code::InvalidCursor,
+            Code::NotFound,
+        ],
         ..NONE
     },
     Operation {
@@ -101,7 +108,12 @@ pub const OPERATIONS: &[Operation] = &[
         id: "deleteSession",
         summary: "Deletes a session with everything it holds, when nothing of it is live (admin).",
         answers: &[(204, Answer::Empty("Deleted."))],
-        codes: &[Code::Forbidden, Code::NotFound, Code::NotDeletable, Code::LegalHold],
+        codes: &[
+            Code::Forbidden,
+            Code::NotFound,
+            Code::NotDeletable,
+            Code::LegalHold,
+        ],
         ..NONE
     },
     Operation {
@@ -128,7 +140,10 @@ pub const OPERATIONS: &[Operation] = &[
         path: "/v1/agent-sessions/{id}/turns",
         id: "listTurns",
         summary: "The turns in order, prompts included.",
-        query: &[("from", "The first turn wanted; 1 when absent."), ("limit", "1 to 200; 200 when absent.")],
+        query: &[
+            ("from", "The first turn wanted; 1 when absent."),
+            ("limit", "1 to 200; 200 when absent."),
+        ],
         answers: &[(200, Answer::Json("One page.", "TurnPage"))],
         codes: &[Code::InvalidRequest, Code::UnknownField, Code::NotFound],
         ..NONE
@@ -138,7 +153,10 @@ pub const OPERATIONS: &[Operation] = &[
         path: "/v1/agent-sessions/{id}/turns/{turn}/stop",
         id: "stopTurn",
         summary: "Asks the driver to stop a turn; what was said is kept (operator).",
-        answers: &[(202, Answer::Json("Asked; the turn settles with endedBy stopped.", "Turn"))],
+        answers: &[(
+            202,
+            Answer::Json("Asked; the turn settles with endedBy stopped.", "Turn"),
+        )],
         codes: &[
             Code::Forbidden,
             Code::NotFound,
@@ -192,12 +210,24 @@ pub const OPERATIONS: &[Operation] = &[
         id: "readTranscript",
         summary: "The feed of stored parts in the order in which they were stored.",
         query: &[
-            ("afterSeq", "Parts behind this seq; absent means from the start."),
-            ("limit", "1 to 1000; 200 when absent. A page is at most 4 MiB, but always at least one part."),
+            (
+                "afterSeq",
+                "Parts behind this seq; absent means from the start.",
+            ),
+            (
+                "limit",
+                "1 to 1000; 200 when absent. A page is at most 4 MiB, but always at least one part.",
+            ),
         ],
         headers: &[("If-None-Match", "The ETag of an earlier answer.")],
         answers: &[
-            (200, Answer::Json("One page. With caughtUp false it never changes.", "TranscriptPage")),
+            (
+                200,
+                Answer::Json(
+                    "One page. With caughtUp false it never changes.",
+                    "TranscriptPage",
+                ),
+            ),
             (304, Answer::Empty("Not changed.")),
         ],
         codes: &[Code::InvalidRequest, Code::UnknownField, Code::NotFound],
@@ -211,7 +241,9 @@ pub const OPERATIONS: &[Operation] = &[
         body: Some("ExecRequest"),
         answers: &[(
             200,
-            Answer::Frames("Frames: kind u8, length u32 big-endian, payload. Exactly one exit or error frame is last."),
+            Answer::Frames(
+                "Frames: kind u8, length u32 big-endian, payload. Exactly one exit or error frame is last.",
+            ),
         )],
         codes: &[
             Code::Forbidden,

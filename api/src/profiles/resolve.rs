@@ -46,7 +46,10 @@ impl Profiles {
     /// # Errors
     /// A sentence the caller may see; it never names a path of this machine.
     pub fn resolve(&self, request: &Request) -> Result<Resolved, ProfileFault> {
-        let profile = self.profiles.get(&request.profile).ok_or(ProfileFault::Unknown)?;
+        let profile = self
+            .profiles
+            .get(&request.profile)
+            .ok_or(ProfileFault::Unknown)?;
         if profile.args == ArgsPolicy::None && !request.args.is_empty() {
             return Err(ProfileFault::ArgsNotTaken);
         }
@@ -56,7 +59,10 @@ impl Profiles {
         {
             env.insert(MODEL_VARIABLE.to_owned(), model.clone());
         }
-        Ok(Resolved { agent, legacy: profile.legacy })
+        Ok(Resolved {
+            agent,
+            legacy: profile.legacy,
+        })
     }
 
     fn agent(&self, profile: &Profile, args: &[String]) -> Result<AgentSpec, ProfileFault> {
@@ -65,21 +71,29 @@ impl Profiles {
             ArgsPolicy::Caller => with_program(args),
         };
         match &profile.agent {
-            ProfileAgent::Acp { argv, env, permissions } => Ok(AgentSpec::Acp {
+            ProfileAgent::Acp {
+                argv,
+                env,
+                permissions,
+            } => Ok(AgentSpec::Acp {
                 argv: argv_of(argv)?,
                 env: env.clone(),
                 permissions: *permissions,
             }),
-            ProfileAgent::Command { argv, env } => {
-                Ok(AgentSpec::Command { argv: argv_of(argv)?, env: env.clone() })
-            }
+            ProfileAgent::Command { argv, env } => Ok(AgentSpec::Command {
+                argv: argv_of(argv)?,
+                env: env.clone(),
+            }),
             ProfileAgent::Play {} => {
                 let (file, pace) = match args {
                     [file] => (file, Pace::Max),
                     [file, pace] => (file, parse_pace(pace)?),
                     _ => return Err(ProfileFault::PlayArgs),
                 };
-                Ok(AgentSpec::Play { file: self.recording(file)?, pace })
+                Ok(AgentSpec::Play {
+                    file: self.recording(file)?,
+                    pace,
+                })
             }
         }
     }
@@ -87,7 +101,10 @@ impl Profiles {
     /// Symbolic links are followed before the comparison, so that none leads out.
     fn recording(&self, name: &str) -> Result<PathBuf, ProfileFault> {
         let dir = self.play_dir.as_deref().ok_or(ProfileFault::Recording)?;
-        let path = dir.join(name).canonicalize().map_err(|_| ProfileFault::Recording)?;
+        let path = dir
+            .join(name)
+            .canonicalize()
+            .map_err(|_| ProfileFault::Recording)?;
         if path.starts_with(dir) && path.is_file() {
             Ok(path)
         } else {
@@ -113,17 +130,22 @@ fn with_program(args: &[String]) -> Result<Vec<String>, ProfileFault> {
     } else if program.contains('/') {
         None
     } else {
-        std::env::split_paths(&path).map(|dir| dir.join(program)).find(|p| is_executable(p))
+        std::env::split_paths(&path)
+            .map(|dir| dir.join(program))
+            .find(|p| is_executable(p))
     };
     let program = found
         .filter(|p| p.is_absolute())
         .and_then(|p| p.into_os_string().into_string().ok())
         .ok_or(ProfileFault::Program)?;
-    Ok(std::iter::once(program).chain(rest.iter().cloned()).collect())
+    Ok(std::iter::once(program)
+        .chain(rest.iter().cloned())
+        .collect())
 }
 
 fn is_executable(path: &Path) -> bool {
-    path.metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
+    path.metadata()
+        .is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
 }
 
 #[cfg(test)]
@@ -154,7 +176,8 @@ mod tests {
         std::fs::create_dir(&play).expect("made");
         std::fs::write(play.join("a.sse"), "").expect("written");
         std::fs::write(root.join("outside.sse"), "").expect("written");
-        std::os::unix::fs::symlink(root.join("outside.sse"), play.join("link.sse")).expect("linked");
+        std::os::unix::fs::symlink(root.join("outside.sse"), play.join("link.sse"))
+            .expect("linked");
         let profiles =
             Profiles::parse(FILE, Deployment::Local, Some(&play)).expect("a profiles file");
         let resolve = |profile: &str, args: &[&str]| profiles.resolve(&request(profile, args));
@@ -163,10 +186,15 @@ mod tests {
         assert!(played.legacy);
         assert_eq!(
             played.agent,
-            AgentSpec::Play { file: play.join("a.sse"), pace: Pace::PartsPerSecond(7) }
+            AgentSpec::Play {
+                file: play.join("a.sse"),
+                pace: Pace::PartsPerSecond(7)
+            }
         );
         let shell = resolve("command", &["sh", "-c", "true"]).expect("sh is on PATH");
-        let AgentSpec::Command { argv, env } = shell.agent else { panic!("a command") };
+        let AgentSpec::Command { argv, env } = shell.agent else {
+            panic!("a command")
+        };
         assert!(Path::new(&argv[0]).is_absolute() && argv[1..] == ["-c", "true"]);
         assert_eq!(env.get(MODEL_VARIABLE).map(String::as_str), Some("m"));
 
@@ -186,7 +214,11 @@ mod tests {
             ("play", &["/etc/passwd"], ProfileFault::Recording),
             ("play", &["."], ProfileFault::Recording),
         ] {
-            assert_eq!(resolve(profile, args).err(), Some(fault), "{profile} {args:?}");
+            assert_eq!(
+                resolve(profile, args).err(),
+                Some(fault),
+                "{profile} {args:?}"
+            );
         }
     }
 }

@@ -68,6 +68,7 @@ pub struct AgentRequest {
 pub struct EnvRequest {
     name: String,
     /// Where its value lives: a name, never the secret.
+    #[schema(value_type = String, required = true)]
     secret_ref: Option<String>,
     /// Understood only to be refused as what it is.
     #[schema(ignore)]
@@ -75,12 +76,19 @@ pub struct EnvRequest {
 }
 
 /// The handler.
-pub async fn create(State(api): State<Arc<Api>>, caller: Caller, payload: Payload) -> Result<Response, ApiError> {
+pub async fn create(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    payload: Payload,
+) -> Result<Response, ApiError> {
     caller.need(Role::Operator)?;
     let body: Parsed<CreateSession> = payload.json().await?;
     let idempotency = body.idempotency("session.create", &caller)?;
-    let workspace: WorkspaceId =
-        body.value.workspace_id.parse().map_err(|_| ApiError::invalid("workspaceId is not a workspace id"))?;
+    let workspace: WorkspaceId = body
+        .value
+        .workspace_id
+        .parse()
+        .map_err(|_| ApiError::invalid("workspaceId is not a workspace id"))?;
     if !caller.acts_for(&workspace) {
         return Err(Code::NotFound.into());
     }
@@ -105,7 +113,9 @@ pub async fn create(State(api): State<Arc<Api>>, caller: Caller, payload: Payloa
         Created::Replayed(id) => (id, false),
         Created::KeyConflict => return Err(Code::IdempotencyConflict.into()),
         Created::LiveLimit { live, limit } => {
-            return Err(ApiError::from(Code::LiveLimit).with("live", live).with("limit", limit));
+            return Err(ApiError::from(Code::LiveLimit)
+                .with("live", live)
+                .with("limit", limit));
         }
     };
     let row = api.db.session(&id).await?.ok_or(Code::NotFound)?;
@@ -113,24 +123,39 @@ pub async fn create(State(api): State<Arc<Api>>, caller: Caller, payload: Payloa
         api.audit(&caller, &row, "session.create").await;
     }
     let location = format!("/v1/agent-sessions/{id}");
-    Ok((StatusCode::CREATED, [(header::LOCATION, location)], Json(api.view(row).await?)).into_response())
+    Ok((
+        StatusCode::CREATED,
+        [(header::LOCATION, location)],
+        Json(api.view(row).await?),
+    )
+        .into_response())
 }
 
 fn check(api: &Api, asked: &CreateSession) -> Result<AgentSpec, ApiError> {
     match (asked.kind, &asked.workflow_id) {
-        (SessionKind::Autonomous, None) => return Err(ApiError::invalid("an autonomous session needs workflowId")),
+        (SessionKind::Autonomous, None) => {
+            return Err(ApiError::invalid("an autonomous session needs workflowId"));
+        }
         (SessionKind::Interactive, Some(_)) => {
             return Err(ApiError::invalid("a session with workflowId is autonomous"));
         }
         (SessionKind::Autonomous, Some(_)) | (SessionKind::Interactive, None) => {}
     }
-    validate::optional("workflowId", asked.workflow_id.as_deref(), limits::WORD_BYTES)?;
+    validate::optional(
+        "workflowId",
+        asked.workflow_id.as_deref(),
+        limits::WORD_BYTES,
+    )?;
     validate::optional("title", asked.title.as_deref(), limits::TITLE_BYTES)?;
     validate::optional("repo", asked.repo.as_deref(), limits::REPO_BYTES)?;
     validate::optional("branch", asked.branch.as_deref(), limits::BRANCH_BYTES)?;
     validate::prompt(&asked.prompt)?;
     validate::text("agent.profile", &asked.agent.profile, limits::WORD_BYTES)?;
-    validate::optional("agent.model", asked.agent.model.as_deref(), limits::WORD_BYTES)?;
+    validate::optional(
+        "agent.model",
+        asked.agent.model.as_deref(),
+        limits::WORD_BYTES,
+    )?;
     validate::words("agent.args", &asked.agent.args)?;
     let spec = AgentSpec {
         profile: asked.agent.profile.clone(),
@@ -147,13 +172,19 @@ fn check(api: &Api, asked: &CreateSession) -> Result<AgentSpec, ApiError> {
 
 fn environment(asked: &[EnvRequest]) -> Result<Vec<SecretEnv>, ApiError> {
     if asked.len() > limits::AGENT_ENV {
-        return Err(ApiError::invalid(format!("agent.env may have at most {} entries", limits::AGENT_ENV)));
+        return Err(ApiError::invalid(format!(
+            "agent.env may have at most {} entries",
+            limits::AGENT_ENV
+        )));
     }
     let mut env: Vec<SecretEnv> = Vec::with_capacity(asked.len());
     for (i, entry) in asked.iter().enumerate() {
         let field = format!("agent.env[{i}]");
         validate::variable(&format!("{field}.name"), &entry.name)?;
-        let literal = || ApiError::from(Code::SecretLiteral).detail(format!("{field} must be a name and a secretRef"));
+        let literal = || {
+            ApiError::from(Code::SecretLiteral)
+                .detail(format!("{field} must be a name and a secretRef"))
+        };
         let secret_ref = match (&entry.secret_ref, &entry.value) {
             (_, Some(_)) => return Err(literal()),
             (None, None) => return Err(ApiError::invalid(format!("{field} needs a secretRef"))),
@@ -161,12 +192,17 @@ fn environment(asked: &[EnvRequest]) -> Result<Vec<SecretEnv>, ApiError> {
             (Some(text), None) => text,
         };
         if !secret_literal::is_reference(secret_ref) {
-            return Err(ApiError::invalid(format!("{field}.secretRef must be a name of letters, digits and ._-/")));
+            return Err(ApiError::invalid(format!(
+                "{field}.secretRef must be a name of letters, digits and ._-/"
+            )));
         }
         if env.iter().any(|known| known.name == entry.name) {
             return Err(ApiError::invalid(format!("{field}.name stands twice")));
         }
-        env.push(SecretEnv { name: entry.name.clone(), secret_ref: secret_ref.clone() });
+        env.push(SecretEnv {
+            name: entry.name.clone(),
+            secret_ref: secret_ref.clone(),
+        });
     }
     Ok(env)
 }

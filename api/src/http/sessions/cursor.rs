@@ -13,7 +13,11 @@ const CURSOR_BYTES: usize = 128;
 
 /// The order's columns in full: microseconds are what the store keeps.
 pub fn format(cursor: &ListCursor) -> String {
-    URL_SAFE_NO_PAD.encode(format!("{} {}", cursor.created_at.as_microsecond(), cursor.id))
+    URL_SAFE_NO_PAD.encode(format!(
+        "{} {}",
+        cursor.created_at.as_microsecond(),
+        cursor.id
+    ))
 }
 
 /// Reads what [`format`] wrote.
@@ -23,9 +27,16 @@ pub fn parse(text: &str) -> Result<ListCursor, ApiError> {
         let text = String::from_utf8(bytes).ok()?;
         let (at, id) = text.split_once(' ')?;
         let created_at = Timestamp::from_microsecond(at.parse().ok()?).ok()?;
-        Some(ListCursor { created_at, id: id.parse().ok()? })
+        Some(ListCursor {
+            created_at,
+            id: id.parse().ok()?,
+        })
     };
-    let cursor = if text.len() <= CURSOR_BYTES { read() } else { None };
+    let cursor = if text.len() <= CURSOR_BYTES {
+        read()
+    } else {
+        None
+    };
     cursor.ok_or_else(|| Code::InvalidCursor.into())
 }
 
@@ -41,8 +52,18 @@ mod tests {
         };
         let text = format(&cursor);
         assert_eq!(parse(&text).ok(), Some(cursor));
-        for bad in ["", "x", &text[1..], &URL_SAFE_NO_PAD.encode("1 ags-x"), &"A".repeat(200)] {
-            assert_eq!(parse(bad).err().map(|e| e.code()), Some(Code::InvalidCursor), "{bad}");
+        for bad in [
+            "",
+            "x",
+            &text[1..],
+            &URL_SAFE_NO_PAD.encode("1 ags-x"),
+            &"A".repeat(200),
+        ] {
+            assert_eq!(
+                parse(bad).err().map(|e| e.code()),
+                Some(Code::InvalidCursor),
+                "{bad}"
+            );
         }
     }
 }

@@ -1,0 +1,178 @@
+//! The life of `bex-api serve`: check the database, bind, start the loops, serve, and on a signal stop in order.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use bex_proto::limits;
+use bex_store::listen::{Listener, Source};
+use bex_store::{Db, Role, check_schema, preflight};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::admin::{self, Admin};
+use crate::auth::{Authenticator, Verifier};
+use crate::completer::{Completer, CompleterDeps};
+use crate::config::{Config, SandboxKind};
+use crate::dispatch::{Dispatcher, DispatcherDeps, Plans};
+use crate::exec_client::ExecClient;
+use crate::housekeeping;
+use crate::http::serve::{Drained, serve as listen};
+use crate::http::{Api, router};
+use crate::metrics::Metrics;
+use crate::notices::Notices;
+use crate::sandbox::{Lifecycle, LocalLifecycle};
+use crate::tickets::AttachTickets;
+
+/// How long the loops may take to stop, after open requests are done.
+const LOOPS_DRAIN: Duration = Duration::from_secs(7);
+/// The admin listener answers until the end; it holds nobody up.
+const ADMIN_DRAIN: Duration = Duration::from_secs(1);
+
+/// Serves until SIGTERM or SIGINT.
+///
+/// # Errors
+/// When the process cannot start: the database is away, its schema is older, a grant is missing, a port is taken.
+pub async fn serve(config: Config) -> anyhow::Result<()> {
+    let db = Db::connect(&config.database)?;
+    check_schema(&db).await?;
+    let missing = preflight(&db, Role::Api).await?;
+    if !missing.is_empty() {
+        bail!("the database user lacks grants: {}", missing.join(", "));
+    }
+    let rest = bind(config.listen).await?;
+    let admin_port = bind(config.admin_listen).await?;
+    let source = match &config.listen_database {
+        Some(database) => Source::Listen(database.clone()),
+        None => Source::Poll(db.clone()),
+    };
+    let heard = Listener::start(source)?;
+    tracing::info!(rest = %rest.local_addr()?, admin = %admin_port.local_addr()?, "listening");
+
+    let metrics = Arc::new(Metrics::default());
+    let admin = Arc::new(Admin::new(db.clone(), Arc::clone(&metrics)));
+    let (stop_rest, stop_loops, stop_admin) = (
+        CancellationToken::new(),
+        CancellationToken::new(),
+        CancellationToken::new(),
+    );
+    let loops = TaskTracker::new();
+    let api = start_loops(config, &db, &metrics, heard, &loops, &stop_loops)?;
+    let rest = tokio::spawn(listen(
+        rest,
+        router(api),
+        Arc::clone(&metrics),
+        stop_rest.clone(),
+        limits::API_DRAIN,
+    ));
+    let admin_router = admin::router(Arc::clone(&admin));
+    let admin_task = tokio::spawn(listen(
+        admin_port,
+        admin_router,
+        metrics,
+        stop_admin.clone(),
+        ADMIN_DRAIN,
+    ));
+
+    signalled().await?;
+    tracing::info!("shutting down");
+    admin.drain();
+    stop_rest.cancel();
+    if rest.await? == Drained::Cut {
+        tracing::warn!("open requests were cut");
+    }
+    stop_loops.cancel();
+    loops.close();
+    if tokio::time::timeout(LOOPS_DRAIN, loops.wait())
+        .await
+        .is_err()
+    {
+        tracing::warn!(late = loops.len(), "loops did not stop in time");
+    }
+    stop_admin.cancel();
+    admin_task.await?;
+    db.close();
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// Wires everything and starts what works by itself.
+fn start_loops(
+    config: Config,
+    db: &Db,
+    metrics: &Arc<Metrics>,
+    heard: Listener,
+    loops: &TaskTracker,
+    stop: &CancellationToken,
+) -> anyhow::Result<Arc<Api>> {
+    let notices = Notices::default();
+    let rpc = Arc::new(ExecClient::new(&config.exec_url, config.keys.exec));
+    let SandboxKind::Local(local) = config.sandbox;
+    tracing::info!(
+        kind = "local",
+        isolation = "none",
+        "sandboxes are processes of this machine's user"
+    );
+    let lifecycle: Arc<dyn Lifecycle> = Arc::new(LocalLifecycle::new(local.dir, local.driver));
+    let owner = bex_proto::ids::random_id("api");
+    let profiles = Arc::new(config.profiles);
+    let dispatcher = Arc::new(Dispatcher::new(DispatcherDeps {
+        db: db.clone(),
+        owner: owner.clone(),
+        rpc: rpc.clone(),
+        lifecycle: Arc::clone(&lifecycle),
+        plans: Plans::new((*profiles).clone(), local.secrets),
+        driver_keys: config.keys.driver.clone(),
+        timings: config.timings,
+        notices: notices.clone(),
+    }));
+    let completer = Arc::new(Completer::new(CompleterDeps {
+        db: db.clone(),
+        owner,
+        rpc: rpc.clone(),
+        lifecycle,
+        timings: config.timings,
+        notices: notices.clone(),
+    }));
+    loops.spawn(dispatcher.run(stop.clone()));
+    loops.spawn(completer.run(stop.clone()));
+    loops.spawn(housekeeping::run(
+        db.clone(),
+        config.keys.driver,
+        stop.clone(),
+    ));
+    // a loop that subscribes after the first notice finds the same work by its own first tick
+    loops.spawn(notices.clone().pump(heard, stop.clone()));
+    Ok(Arc::new(Api {
+        db: db.clone(),
+        auth: Authenticator::new(vec![Verifier::ServiceTokens(config.tokens)]),
+        profiles,
+        tickets: AttachTickets::new(config.keys.attach, config.attach_public_url),
+        sandboxes: rpc,
+        notices,
+        live_limit: config.live_limit,
+        turn_wait: limits::TURN_VERB_WAIT,
+        metrics: Arc::clone(metrics),
+    }))
+}
+
+async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
+    TcpListener::bind(address)
+        .await
+        .with_context(|| format!("cannot listen on {address}"))
+}
+
+async fn signalled() -> std::io::Result<()> {
+    let (mut term, mut int) = (
+        signal(SignalKind::terminate())?,
+        signal(SignalKind::interrupt())?,
+    );
+    tokio::select! {
+        _ = term.recv() => {}
+        _ = int.recv() => {}
+    }
+    Ok(())
+}

@@ -1,0 +1,223 @@
+//! Turns that do not end by themselves: lost, unreadable, silent, stopped, canceled; and drivers of the old form.
+
+use std::time::Duration;
+
+use bex_proto::TurnNo;
+use bex_proto::driver::write_part_record;
+use bex_proto::session::{EndedBy, Phase, TruncationReason as R, Verdict};
+use bex_proto::{PartIndex, session};
+use bex_store::sessions::Cancel;
+use jiff::Timestamp;
+
+use crate::support::{Stack, T1, keeps_speaking, outcome, parts, speaks, stops};
+use crate::world::{ReadFault, Sandbox, eventually};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sandbox_that_is_gone_ends_its_turn_at_once() {
+    let mut stack = Stack::new().await;
+    stack.timings.status_unreadable = Duration::from_secs(3600);
+    stack.world.on_turn(keeps_speaking(4));
+    let session = stack.delivered("new").await;
+    let _completer = stack.completer("a");
+    eventually("its words are stored", async || {
+        stack.parts(&session).len() == 4
+    })
+    .await;
+    stack.world.sandbox(&session, 1, |s| s.alive = false);
+    let turn = stack.until_settled(&session, T1).await;
+    assert_eq!(outcome(&turn), (Verdict::Truncated, Some(R::SandboxLost)));
+    assert_eq!(turn.ended_by, Some(EndedBy::Lost));
+    assert_eq!(
+        (stack.phase(&session).await, stack.states(&session)),
+        (Phase::Failed, "1:gone".into())
+    );
+    assert_eq!(stack.parts(&session), parts(4));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unreadable_is_not_gone_and_heals() {
+    let mut stack = Stack::new().await;
+    stack.timings.status_unreadable = Duration::from_secs(3600);
+    stack.world.on_turn(|sandbox, turn| {
+        speaks(3)(sandbox, turn);
+        sandbox.read_faults = vec![ReadFault::Transport];
+    });
+    let session = stack.delivered("new").await;
+    let _completer = stack.completer("a");
+    eventually("it was tried often", async || {
+        stack.world.sandbox(&session, 1, |s| s.reads) > 5
+    })
+    .await;
+    assert_eq!(stack.phase(&session).await, Phase::Running);
+    stack.world.sandbox(&session, 1, |s| s.read_faults.clear());
+    let turn = stack.until_settled(&session, T1).await;
+    assert_eq!(outcome(&turn), (Verdict::Complete, None));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_silent_turn_is_stopped_and_settled_by_the_deadline() {
+    let mut stack = Stack::new().await;
+    stack.timings.turn_deadline = Duration::from_millis(400);
+    stack.world.on_turn(keeps_speaking(4));
+    stack.world.on_stop(stops(4));
+    let session = stack.delivered("new").await;
+    let _completer = stack.completer("a");
+    let turn = stack.until_settled(&session, T1).await;
+    // the driver proved what it had said; who ended the turn stands beside it
+    assert_eq!(
+        (outcome(&turn), turn.ended_by),
+        ((Verdict::Complete, None), Some(EndedBy::Deadline))
+    );
+    assert_eq!(stack.world.stopped(), [(session.clone(), T1)]);
+    eventually("the sandbox is gone", async || {
+        stack.states(&session) == "1:gone"
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stop_that_did_not_reach_the_driver_is_asked_again() {
+    let stack = Stack::new().await;
+    stack.world.on_turn(keeps_speaking(4));
+    stack.world.on_stop(stops(4));
+    let session = stack.delivered("new").await;
+    assert!(stack.db.request_stop(&session, T1).await.expect("stored"));
+    let _completer = stack.completer("a");
+    let turn = stack.until_settled(&session, T1).await;
+    assert_eq!(
+        (outcome(&turn), turn.ended_by),
+        ((Verdict::Complete, None), Some(EndedBy::Stopped))
+    );
+    assert_eq!(
+        (stack.phase(&session).await, stack.states(&session)),
+        (Phase::Completed, "1:idle".into())
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cancel_harvests_first_and_leaves_nothing_alive() {
+    let stack = Stack::new().await;
+    stack.world.on_turn(keeps_speaking(6));
+    stack.world.on_stop(stops(6));
+    let session = stack.delivered("new").await;
+    assert_eq!(
+        stack.db.request_cancel(&session).await.expect("stored"),
+        Cancel::Canceling
+    );
+    let _completer = stack.completer("a");
+    let turn = stack.until_settled(&session, T1).await;
+    assert_eq!(
+        (outcome(&turn), turn.ended_by),
+        ((Verdict::Complete, None), Some(EndedBy::Canceled))
+    );
+    assert_eq!(stack.parts(&session), parts(6));
+    eventually("it is canceled and gone", async || {
+        stack.states(&session) == "1:gone"
+    })
+    .await;
+    assert_eq!(stack.phase(&session).await, Phase::Canceled);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_canceled_before_delivery_ends_without_a_word() {
+    let stack = Stack::new().await;
+    let session = stack.create("new").await;
+    assert_eq!(
+        stack.db.request_cancel(&session).await.expect("stored"),
+        Cancel::Canceling
+    );
+    let (_completer, _dispatcher) = (stack.completer("a"), stack.dispatcher());
+    let turn = stack.until_settled(&session, T1).await;
+    assert_eq!(
+        (turn.verdict, turn.ended_by),
+        (Verdict::Truncated, Some(EndedBy::Canceled))
+    );
+    assert_eq!(stack.phase(&session).await, session::Phase::Canceled);
+    assert_eq!(
+        (stack.world.created(), stack.parts(&session).len()),
+        (vec![], 0)
+    );
+    assert_eq!(stack.sql("SELECT count(*) FROM dispatches"), "0");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_older_driver_is_complete_only_when_nothing_is_missing() {
+    fn log(indexes: &[u32]) -> Vec<u8> {
+        let mut log = Vec::new();
+        for n in indexes {
+            let text = crate::support::part(*n as usize);
+            write_part_record(
+                &mut log,
+                Timestamp::UNIX_EPOCH,
+                T1,
+                PartIndex(*n),
+                text.as_bytes(),
+            );
+        }
+        log
+    }
+    type Case = (&'static str, &'static str, &'static [u32], Option<R>, Phase);
+    let cases: [Case; 4] = [
+        (
+            "whole",
+            r#"{"state":"succeeded"}"#,
+            &[0, 1, 2],
+            None,
+            Phase::Completed,
+        ),
+        (
+            "a hole",
+            r#"{"state":"succeeded"}"#,
+            &[0, 2],
+            Some(R::LegacyUnproved),
+            Phase::Completed,
+        ),
+        (
+            "skipped records",
+            r#"{"state":"succeeded","evidence":{"truncated":true}}"#,
+            &[0, 1],
+            Some(R::LegacyUnproved),
+            Phase::Completed,
+        ),
+        (
+            "failed",
+            r#"{"state":"failed"}"#,
+            &[0, 1],
+            Some(R::LegacyUnproved),
+            Phase::Failed,
+        ),
+    ];
+    let stack = Stack::new().await;
+    let _completer = stack.completer("a");
+    for (what, status, indexes, reason, phase) in cases {
+        stack
+            .world
+            .on_turn(move |sandbox: &mut Sandbox, turn: TurnNo| {
+                sandbox.logs.insert(turn, log(indexes));
+                sandbox.status = Some(status.into());
+            });
+        let session = stack.delivered("old").await;
+        let turn = stack.until_settled(&session, T1).await;
+        assert_eq!(turn.reason, reason, "{what}");
+        assert_eq!(
+            (
+                turn.verdict == Verdict::Complete,
+                stack.phase(&session).await
+            ),
+            (reason.is_none(), phase),
+            "{what}"
+        );
+        // one turn, one life
+        eventually("the sandbox is gone", async || {
+            stack.states(&session) == "1:gone"
+        })
+        .await;
+        assert!(stack.world.sandbox_gone(&session), "{what}");
+    }
+}
+
+impl crate::world::World {
+    fn sandbox_gone(&self, session: &bex_proto::SessionId) -> bool {
+        self.deleted().contains(&format!("{session}-g1"))
+    }
+}

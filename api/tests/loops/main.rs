@@ -1,0 +1,10 @@
+//! Dispatcher and Completer against a real PostgreSQL, with scripted sandboxes.
+
+mod completing;
+mod crashing;
+mod dispatching;
+mod endings;
+mod local;
+mod sharing;
+mod support;
+mod world;

@@ -1,0 +1,173 @@
+//! Several Completers, several sessions, several writers of one row.
+
+use std::time::Duration;
+
+use bex_proto::TurnNo;
+use bex_proto::session::{Phase, Verdict};
+use bex_store::sessions::{BeginTurn, NewTurn};
+
+use crate::support::{Stack, T1, outcome, parts, speaks};
+use crate::world::{ReadFault, eventually};
+
+fn second_turn(session: &bex_proto::SessionId) -> NewTurn {
+    NewTurn {
+        session: session.clone(),
+        workspace: "acme".parse().expect("an id"),
+        prompt: "again".into(),
+        idempotency: None,
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_completers_have_one_set_of_side_effects() {
+    let mut stack = Stack::new().await;
+    stack.timings.idle_grace = Duration::ZERO;
+    stack.world.on_turn(speaks(500));
+    let mut sessions = Vec::new();
+    for _ in 0..10 {
+        sessions.push(stack.delivered("new").await);
+    }
+    let (_a, _b) = (stack.completer("a"), stack.completer("b"));
+    for session in &sessions {
+        eventually("the sandbox is gone", async || {
+            stack.states(session) == "1:gone"
+        })
+        .await;
+        assert_eq!(
+            outcome(&stack.turn(session, T1).await),
+            (Verdict::Complete, None)
+        );
+        assert_eq!(stack.settles(session), "1");
+        assert_eq!(stack.parts(session), parts(500));
+    }
+    let mut deleted = stack.world.deleted();
+    deleted.sort();
+    let mut expected: Vec<_> = sessions.iter().map(|s| format!("{s}-g1")).collect();
+    expected.sort();
+    assert_eq!(deleted, expected);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_poisoned_session_keeps_nobody_waiting() {
+    let mut stack = Stack::new().await;
+    stack.timings.status_unreadable = Duration::from_secs(3600);
+    stack.world.on_turn(speaks(3));
+    let mut sessions = Vec::new();
+    for _ in 0..50 {
+        sessions.push(stack.create("new").await);
+    }
+    {
+        let _dispatcher = stack.dispatcher();
+        for session in &sessions {
+            stack.until_delivered(session, T1).await;
+        }
+    }
+    // one cannot be read, one cannot be stored
+    let (unreadable, refused) = (&sessions[0], &sessions[1]);
+    stack.world.sandbox(unreadable, 1, |s| {
+        s.read_faults = vec![ReadFault::Transport]
+    });
+    stack.sql(&format!(
+        "CREATE FUNCTION poison() RETURNS trigger LANGUAGE plpgsql AS
+           'BEGIN RAISE EXCEPTION USING ERRCODE = ''22000''; END';
+         CREATE TRIGGER poison BEFORE INSERT ON transcript_parts FOR EACH ROW
+           WHEN (NEW.session_id = '{refused}') EXECUTE FUNCTION poison()"
+    ));
+    let _completer = stack.completer("a");
+    for session in &sessions[2..] {
+        assert_eq!(
+            outcome(&stack.until_settled(session, T1).await),
+            (Verdict::Complete, None)
+        );
+    }
+    assert_eq!(stack.phase(unreadable).await, Phase::Running);
+    // bounded retries, then a marked turn
+    let turn = stack.until_settled(refused, T1).await;
+    assert_eq!(
+        turn.reason,
+        Some(bex_proto::session::TruncationReason::StoreFailed)
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_loser_of_the_idle_race_dispatches_again() {
+    let mut stack = Stack::new().await;
+    stack.timings.idle_grace = Duration::ZERO;
+    stack.world.on_turn(speaks(2));
+    let (_dispatcher, _a, _b) = (
+        stack.dispatcher(),
+        stack.completer("a"),
+        stack.completer("b"),
+    );
+    let (mut live, mut fresh) = (0, 0);
+    for _ in 0..12 {
+        let session = stack.create("new").await;
+        stack.until_settled(&session, T1).await;
+        match stack
+            .db
+            .begin_turn(&second_turn(&session))
+            .await
+            .expect("stored")
+        {
+            BeginTurn::Delivering { .. } => live += 1,
+            BeginTurn::Redispatched { .. } => fresh += 1,
+            other => panic!("{other:?}"),
+        }
+        let turn = stack.until_settled(&session, TurnNo(2)).await;
+        assert_eq!(outcome(&turn), (Verdict::Complete, None), "{session}");
+        eventually("nothing lives", async || {
+            !stack.states(&session).contains("idle")
+        })
+        .await;
+    }
+    assert_eq!(live + fresh, 12);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_live_idle_driver_gets_the_next_turn() {
+    let stack = Stack::new().await;
+    stack.world.on_turn(speaks(3));
+    let session = stack.create("new").await;
+    let (_dispatcher, _completer) = (stack.dispatcher(), stack.completer("a"));
+    stack.until_settled(&session, T1).await;
+    assert_eq!(stack.states(&session), "1:idle");
+    let begun = stack
+        .db
+        .begin_turn(&second_turn(&session))
+        .await
+        .expect("stored");
+    assert_eq!(
+        begun,
+        BeginTurn::Delivering {
+            turn: TurnNo(2),
+            generation: bex_proto::Generation(1)
+        }
+    );
+    let turn = stack.until_settled(&session, TurnNo(2)).await;
+    assert_eq!(outcome(&turn), (Verdict::Complete, None));
+    assert_eq!(
+        stack.world.sandbox(&session, 1, |s| s.delivered.clone()),
+        [T1, TurnNo(2)]
+    );
+    assert_eq!(stack.world.created().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_teardown_is_tried_again_later() {
+    let mut stack = Stack::new().await;
+    stack.timings.idle_grace = Duration::ZERO;
+    stack.world.on_turn(speaks(1));
+    stack.world.fail_deletes(1);
+    let session = stack.delivered("new").await;
+    let _completer = stack.completer("a");
+    eventually("the failure is counted", async || {
+        stack.sql("SELECT teardown_attempts || ' ' || state FROM sandboxes") == "1 stopping"
+    })
+    .await;
+    // the back-off is a minute: as if it had passed
+    stack.sql("UPDATE sandboxes SET teardown_after = now()");
+    eventually("the sandbox is gone", async || {
+        stack.states(&session) == "1:gone"
+    })
+    .await;
+}

@@ -1,0 +1,228 @@
+//! The binary as an operator meets it: exit codes, refusals at start-up, probes, and a clean end.
+#![allow(clippy::unwrap_used)]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+use bex_testpg::Database;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+const BINARY: &str = env!("CARGO_BIN_EXE_bex-api");
+
+fn command(subcommand: &str) -> Command {
+    let mut command = Command::new(BINARY);
+    command
+        .arg(subcommand)
+        .env_clear()
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
+    command
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn migrate(url: &str) -> Output {
+    command("migrate")
+        .env("BEX_DATABASE_DIRECT_URL", url)
+        .output()
+        .unwrap()
+}
+
+fn database() -> Database {
+    bex_testpg::server().unwrap().empty_database().unwrap()
+}
+
+/// Everything `serve` needs, with files in `dir`.
+fn serve(dir: &Path, database_url: &str) -> Command {
+    let write = |name: &str, text: &str| {
+        let path = dir.join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    let key = format!("k:{}", "ab".repeat(32));
+    let mut command = command("serve");
+    command
+        .env("BEX_API_LISTEN", "127.0.0.1:0")
+        .env("BEX_ADMIN_LISTEN", "127.0.0.1:0")
+        .env("BEX_DATABASE_URL", database_url)
+        .env("BEX_LISTEN_DATABASE_URL", database_url)
+        .envs(["BEX_ATTACH_KEYS", "BEX_EXEC_KEYS", "BEX_DRIVER_KEYS"].map(|name| (name, &key)))
+        .env("BEX_ATTACH_PUBLIC_URL", "http://127.0.0.1:1")
+        .env("BEX_EXEC_URL", "http://127.0.0.1:1")
+        .env("BEX_SERVICE_TOKENS", write("tokens.json", "[]"))
+        .env("BEX_PROFILES", write("profiles.json", r#"{"profiles":{}}"#))
+        .env("BEX_SANDBOX_KIND", "local")
+        .env("BEX_LOCAL", "1")
+        .env("BEX_SANDBOX_DIR", dir)
+        .env("BEX_DRIVER_BIN", BINARY);
+    command
+}
+
+/// A running server, killed when the test fails.
+struct Running {
+    child: Child,
+    rest: SocketAddr,
+    admin: SocketAddr,
+    log: BufReader<std::process::ChildStderr>,
+}
+
+impl Running {
+    fn start(mut command: Command) -> Self {
+        let mut child = command.spawn().unwrap();
+        let mut log = BufReader::new(child.stderr.take().unwrap());
+        let mut seen = String::new();
+        loop {
+            let mut line = String::new();
+            assert_ne!(log.read_line(&mut line).unwrap(), 0, "it ended: {seen}");
+            seen.push_str(&line);
+            let Ok(event) = serde_json::from_str::<serde_json::Value>(&line) else {
+                continue;
+            };
+            if event["fields"]["message"] == "listening" {
+                let address = |name: &str| event["fields"][name].as_str().unwrap().parse().unwrap();
+                return Self {
+                    rest: address("rest"),
+                    admin: address("admin"),
+                    child,
+                    log,
+                };
+            }
+        }
+    }
+
+    fn get(&self, address: SocketAddr, path: &str) -> String {
+        let mut stream = TcpStream::connect(address).unwrap();
+        write!(
+            stream,
+            "GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
+        )
+        .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    /// SIGTERM, its exit code, and what it still said.
+    fn stop(mut self) -> (Option<i32>, String) {
+        kill(
+            Pid::from_raw(self.child.id().cast_signed()),
+            Signal::SIGTERM,
+        )
+        .unwrap();
+        let mut rest = String::new();
+        self.log.read_to_string(&mut rest).unwrap();
+        (self.child.wait().unwrap().code(), rest)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+    }
+}
+
+#[test]
+fn a_refused_configuration_exits_64_and_names_every_variable() {
+    let output = command("serve")
+        .env("BEX_LIVE_LIMIT", "hunter2")
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(64));
+    let said = said(&output);
+    for variable in [
+        "BEX_DATABASE_URL",
+        "BEX_ATTACH_KEYS",
+        "BEX_EXEC_KEYS",
+        "BEX_DRIVER_KEYS",
+        "BEX_ATTACH_PUBLIC_URL",
+        "BEX_EXEC_URL",
+        "BEX_SERVICE_TOKENS",
+        "BEX_PROFILES",
+        "BEX_SANDBOX_KIND",
+        "BEX_LIVE_LIMIT",
+    ] {
+        assert!(said.contains(variable), "{variable}: {said}");
+    }
+    assert!(!said.contains("hunter2"));
+    let output = command("migrate").output().unwrap();
+    assert_eq!(
+        (
+            output.status.code(),
+            self::said(&output).contains("BEX_DATABASE_DIRECT_URL")
+        ),
+        (Some(64), true)
+    );
+    assert_eq!(command("fly").output().unwrap().status.code(), Some(64));
+}
+
+#[test]
+fn an_older_schema_and_a_missing_grant_stop_it_by_name() {
+    let (dir, database) = (tempfile::tempdir().unwrap(), database());
+    let output = serve(dir.path(), &database.url).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        said(&output).contains("bex-api migrate"),
+        "{}",
+        said(&output)
+    );
+
+    assert_eq!(migrate(&database.url).status.code(), Some(0));
+    assert_eq!(migrate(&database.url).status.code(), Some(0), "again");
+    // the gateway's role reads the schema's version but may not create sessions
+    let separator = if database.url.contains('?') { '&' } else { '?' };
+    let url = format!("{}{separator}options=-c%20role%3Dbex_gateway", database.url);
+    let output = serve(dir.path(), &url).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        said(&output).contains("sessions:INSERT"),
+        "{}",
+        said(&output)
+    );
+}
+
+#[test]
+fn it_serves_is_ready_and_ends_well() {
+    let (dir, database) = (tempfile::tempdir().unwrap(), database());
+    assert_eq!(migrate(&database.url).status.code(), Some(0));
+    let running = Running::start(serve(dir.path(), &database.url));
+    assert!(
+        running
+            .get(running.admin, "/healthz")
+            .starts_with("HTTP/1.1 200")
+    );
+    assert!(
+        running
+            .get(running.admin, "/readyz")
+            .starts_with("HTTP/1.1 200")
+    );
+    assert!(
+        running
+            .get(running.rest, "/v1/agent-sessions")
+            .contains("unauthenticated")
+    );
+    assert!(
+        running
+            .get(running.rest, "/healthz")
+            .starts_with("HTTP/1.1 404"),
+        "probes have their own port"
+    );
+    let metrics = running.get(running.admin, "/metrics");
+    let counted =
+        r#"bex_api_http_requests_total{method="get",route="/v1/agent-sessions",status="401"} 1"#;
+    assert!(
+        metrics.contains(counted) && metrics.ends_with("# EOF\n"),
+        "{metrics}"
+    );
+    let (code, log) = running.stop();
+    assert_eq!(code, Some(0), "{log}");
+    assert!(
+        log.contains("\"stopped\"") && !log.contains("\"ERROR\""),
+        "{log}"
+    );
+}

@@ -1,0 +1,12 @@
+//! The REST verbs through real HTTP against a real PostgreSQL; only the gateway is scripted.
+#![allow(clippy::unwrap_used)]
+
+mod access;
+mod bodies;
+mod exec;
+mod lifecycle;
+mod sessions;
+mod support;
+mod tickets;
+mod transcript;
+mod turns;
