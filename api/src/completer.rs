@@ -168,7 +168,7 @@ impl Completer {
         let renew = || -> BoxFuture<'_, bool> {
             Box::pin(async { self.deps.db.renew_lease(&lease).await.unwrap_or(true) })
         };
-        let round = timeout(ROUND_LIMIT, kept(renew, self.round(&lease)));
+        let round = timeout(ROUND_LIMIT, kept(renew, Box::pin(self.round(&lease))));
         let end = match round.await {
             Ok(Some(Ok(end))) => end,
             Ok(Some(Err(error))) => {

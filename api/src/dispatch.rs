@@ -163,7 +163,7 @@ impl Dispatcher {
         let renew = || -> BoxFuture<'_, bool> {
             Box::pin(async { self.deps.db.renew_dispatch(&claim).await.unwrap_or(true) })
         };
-        let ended = match kept(renew, self.dispatch(&claim)).await {
+        let ended = match kept(renew, Box::pin(self.dispatch(&claim))).await {
             Some(Ok(outcome)) => self.conclude(&claim, outcome).await,
             Some(Err(error)) => Err(error),
             None => Ok(()),
@@ -212,6 +212,6 @@ impl Dispatcher {
 fn backoff(attempts: u32) -> Duration {
     BACKOFF
         .0
-        .saturating_mul(1 << attempts.min(10))
+        .saturating_mul(1 << attempts.saturating_sub(1).min(10))
         .min(BACKOFF.1)
 }

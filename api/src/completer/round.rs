@@ -118,7 +118,7 @@ impl Completer {
             None => (self.look_at_unready(&work).await, None),
         };
         let Some(seen) = seen else {
-            return Ok(Duration::ZERO);
+            return Ok(self.delay(Again::NextTick, Duration::ZERO));
         };
         let known = self.known(&work, seen, harvest.as_ref()).await?;
         let windows = Windows {
@@ -246,8 +246,15 @@ impl Completer {
         }
     }
 
-    /// A sandbox that was given its turn at creation and never became ready.
+    /// A sandbox that was given its turn at creation and never became ready. While the dispatcher is at it, the turn is
+    /// the dispatcher's.
     async fn look_at_unready(&self, work: &Work<'_>) -> Option<Seen> {
+        match work.session.phase {
+            Phase::Creating | Phase::Redispatching => return None,
+            // it may just be being made: it is removed by name after the settle
+            Phase::Canceling => return Some(Seen::Unreadable),
+            Phase::Running | Phase::Completed | Phase::Failed | Phase::Canceled => {}
+        }
         match self
             .deps
             .lifecycle

@@ -43,9 +43,8 @@ pub(super) async fn run(deps: CompleterDeps, cancel: CancellationToken) {
             sweep.orphans(&deps).await?;
             sweep.rows(&deps).await
         };
-        match cancel.run_until_cancelled(swept).await {
-            Some(Err(error)) => tracing::warn!(%error, "the orphan sweep failed"),
-            Some(Ok(())) | None => {}
+        if let Some(Err(error)) = cancel.run_until_cancelled(swept).await {
+            tracing::warn!(%error, "the orphan sweep failed");
         }
     }
 }

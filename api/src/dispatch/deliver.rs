@@ -7,8 +7,11 @@ use bex_store::dispatch::{BeginDelivery, Delivery};
 use bex_store::sandboxes::SandboxRow;
 
 use super::make::Work;
-use super::{Dispatcher, Outcome, backoff};
+use super::{Dispatcher, Outcome};
 use crate::exec_client::{ExecFailure, ExecTarget};
+
+/// A driver that did not answer is asked again after this; it takes a turn once, however often it is asked.
+const DELIVER_AGAIN: Duration = Duration::from_secs(1);
 
 impl Dispatcher {
     pub(super) async fn deliver(
@@ -55,7 +58,7 @@ impl Dispatcher {
         let begun = work.turn.delivery_started_at.unwrap_or(now);
         let waited = Duration::try_from(now.duration_since(begun)).unwrap_or_default();
         Ok(if waited < self.deps.timings.status_unreadable {
-            Outcome::Retry(backoff(claim.attempts))
+            Outcome::Retry(DELIVER_AGAIN)
         } else {
             Outcome::Delivered(Delivery::Unknown)
         })
