@@ -32,3 +32,7 @@ pub const ERROR_BYTES: usize = 4 * 1024;
 pub const AGENT_FILE_BYTES: u64 = 16 * 1024 * 1024;
 /// First line of a log, when only its identity is wanted.
 pub const FIRST_LINE_BYTES: usize = 4 * 1024;
+/// One message of an ACP agent: an image or a whole file may be in it. A longer one is skipped.
+pub const AGENT_MESSAGE_BYTES: u64 = 32 * 1024 * 1024;
+/// The end of an agent's standard error that is kept for the error text.
+pub const AGENT_STDERR_BYTES: usize = 2 * 1024;

@@ -47,7 +47,7 @@ impl Agent for Program {
             sink.say_json(&super::continuity(prompt.turn, priming));
         }
         let said = pipe_streams(&mut running, input_of(prompt));
-        let id = sink.turn().to_string();
+        let id = format!("t{}-0", sink.turn());
         sink.say_json(&json!({"type": "text-start", "id": id}));
         let ended = listen(&mut running, said, sink, &id, &stop).await;
         sink.say_json(&json!({"type": "text-end", "id": id}));
@@ -147,7 +147,7 @@ fn say(sink: &mut TurnSink, id: &str, said: Said) {
         }
         Said::Error(text) => sink.say_json(&json!({
             "type": "data-acp-terminal",
-            "data": {"terminalId": format!("command-{id}"), "stream": "stderr", "output": text},
+            "data": {"terminalId": format!("{id}-command"), "stream": "stderr", "output": text},
         })),
     }
 }

@@ -1,0 +1,337 @@
+//! A running agent: its process, the connection to it, its session.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use agent_client_protocol::schema::ProtocolVersion;
+use agent_client_protocol::v1::ConnectionTo;
+use agent_client_protocol::v1::schema::{
+    ClientCapabilities, FileSystemCapabilities, Implementation, InitializeRequest,
+    LoadSessionRequest, NewSessionRequest, PermissionOptionKind, ReadTextFileRequest,
+    RequestPermissionOutcome, RequestPermissionRequest, RequestPermissionResponse,
+    SelectedPermissionOutcome, SessionId, SessionNotification, SessionUpdate, WriteTextFileRequest,
+};
+use agent_client_protocol::{Agent as AgentRole, Client, Error, Lines};
+use bex_proto::launch::{Isolation, Permissions};
+use futures::sink;
+use serde_json::{Value, json};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::process::{ChildStdin, ChildStdout};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::AbortHandle;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, warn};
+
+use super::files::Files;
+use super::lines::bounded_lines;
+use crate::agent::child::{AgentChild, Spawn};
+use crate::bounds::{AGENT_QUEUE, AGENT_STDERR_BYTES};
+
+/// What the agent sends while it speaks.
+pub enum FromAgent {
+    /// A report.
+    Update(Box<SessionUpdate>),
+    /// A part made here from what it asked.
+    Part(Value),
+}
+
+/// What the agent knows of earlier turns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Memory {
+    /// Nothing: the session is new.
+    Fresh,
+    /// It loaded its old session.
+    Loaded,
+    /// The session went on.
+    Continued,
+}
+
+/// A running agent. Dropping it kills the process with all that it started.
+pub struct Live {
+    process: AgentChild,
+    /// To send requests with.
+    pub connection: ConnectionTo<AgentRole>,
+    /// What it sends; bounded, so that a fast agent waits.
+    pub messages: mpsc::Receiver<FromAgent>,
+    /// Its session.
+    pub session: SessionId,
+    /// Whether it can load sessions.
+    pub can_load: bool,
+    stderr: Arc<Mutex<VecDeque<u8>>>,
+    closed: CancellationToken,
+    task: AbortHandle,
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Live {
+    /// Starts the agent and opens a session: the given one where it can be loaded, else a new one.
+    pub async fn start(
+        spawn: &Spawn,
+        permissions: Permissions,
+        resume: Option<SessionId>,
+    ) -> Result<(Self, Memory), String> {
+        let mut process = spawn
+            .start()
+            .map_err(|cause| format!("the agent cannot be started: {cause}"))?;
+        let pipes = (
+            process.child.stdin.take(),
+            process.child.stdout.take(),
+            process.child.stderr.take(),
+        );
+        let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
+            return Err("the agent has no pipes".to_owned());
+        };
+        let last_words = Arc::new(Mutex::new(VecDeque::new()));
+        tokio::spawn(keep_last_words(stderr, Arc::clone(&last_words)));
+        let (send, messages) = mpsc::channel(AGENT_QUEUE);
+        let (ready, connection) = oneshot::channel();
+        let closed = CancellationToken::new();
+        let files = (spawn.surroundings.isolation == Isolation::None)
+            .then(|| Files::new(spawn.surroundings.workdir.clone()));
+        let has_files = files.is_some();
+        let task = tokio::spawn(run(
+            (stdin, stdout),
+            permissions,
+            files,
+            send,
+            ready,
+            closed.clone(),
+        ));
+        let task = task.abort_handle();
+        let Ok(connection) = connection.await else {
+            return Err("the agent's connection broke at once".to_owned());
+        };
+        let mut live = Self {
+            process,
+            connection,
+            messages,
+            session: SessionId::from(String::new()),
+            can_load: false,
+            stderr: last_words,
+            closed,
+            task,
+        };
+        match live.open(spawn, has_files, resume).await {
+            Ok(memory) => Ok((live, memory)),
+            Err(error) if live.closed.is_cancelled() => {
+                debug!(error = %error.message, "agent ended while it started");
+                Err(format!("the agent ended: {}", live.ending().await))
+            }
+            Err(error) => Err(format!("the agent opens no session: {}", error.message)),
+        }
+    }
+
+    async fn open(
+        &mut self,
+        spawn: &Spawn,
+        has_files: bool,
+        resume: Option<SessionId>,
+    ) -> Result<Memory, Error> {
+        let files = FileSystemCapabilities::new()
+            .read_text_file(has_files)
+            .write_text_file(has_files);
+        let request = InitializeRequest::new(ProtocolVersion::V1)
+            .client_capabilities(ClientCapabilities::new().fs(files))
+            .client_info(Implementation::new("bex-driver", env!("CARGO_PKG_VERSION")));
+        let connection = self.connection.clone();
+        let initialized = self
+            .listening(connection.send_request(request).block_task())
+            .await?;
+        self.can_load = initialized.agent_capabilities.load_session;
+        let workdir = &spawn.surroundings.workdir;
+        if let (true, Some(session)) = (self.can_load, resume) {
+            let load = LoadSessionRequest::new(session.clone(), workdir);
+            match self
+                .listening(connection.send_request(load).block_task())
+                .await
+            {
+                Ok(_) => {
+                    self.session = session;
+                    return Ok(Memory::Loaded);
+                }
+                Err(error) => warn!(error = %error.message, "agent cannot load its session"),
+            }
+        }
+        let new = NewSessionRequest::new(workdir);
+        self.session = self
+            .listening(connection.send_request(new).block_task())
+            .await?
+            .session_id;
+        Ok(Memory::Fresh)
+    }
+
+    /// Waits for an answer while what the agent sends is let go: before a turn it is no one's talk, and a full queue would keep the
+    /// answer from arriving.
+    async fn listening<T>(
+        &mut self,
+        answer: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        tokio::pin!(answer);
+        loop {
+            tokio::select! {
+                answer = &mut answer => return answer,
+                Some(_) = self.messages.recv() => {}
+            }
+        }
+    }
+
+    /// Lets go of what was sent between turns.
+    pub fn discard_waiting(&mut self) {
+        while self.messages.try_recv().is_ok() {}
+    }
+
+    /// Whether process and connection are there.
+    pub fn is_alive(&mut self) -> bool {
+        !self.closed.is_cancelled() && matches!(self.process.child.try_wait(), Ok(None))
+    }
+
+    /// Waits for the process's end and says how it was, with its last words.
+    pub async fn ending(&mut self) -> String {
+        let status = match self.process.child.wait().await {
+            Ok(status) => status.to_string(),
+            Err(cause) => cause.to_string(),
+        };
+        let words: Vec<u8> = self
+            .stderr
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .iter()
+            .copied()
+            .collect();
+        let words = String::from_utf8_lossy(&words).trim().to_owned();
+        if words.is_empty() {
+            status
+        } else {
+            format!("{status}; {words}")
+        }
+    }
+
+    /// Kills the process with all that it started.
+    pub async fn kill(&mut self) {
+        if let Err(cause) = self.process.kill().await {
+            warn!(error = %cause, "agent cannot be killed");
+        }
+    }
+}
+
+/// Speaks the protocol until the connection breaks or is dropped. The token is cancelled when it is over.
+async fn run(
+    (stdin, stdout): (ChildStdin, ChildStdout),
+    permissions: Permissions,
+    files: Option<Files>,
+    send: mpsc::Sender<FromAgent>,
+    ready: oneshot::Sender<ConnectionTo<AgentRole>>,
+    closed: CancellationToken,
+) {
+    let _closed = closed.drop_guard();
+    let outgoing = Box::pin(sink::unfold(stdin, write_line));
+    let transport = Lines::new(outgoing, Box::pin(bounded_lines(stdout)));
+    let (updates, asked) = (send.clone(), send);
+    let (reader, writer) = (files.clone(), files);
+    let done = Client
+        .v1()
+        .name("bex-driver")
+        .on_receive_notification(
+            async move |note: SessionNotification, _agent| {
+                // fails only when nobody speaks any more
+                let _ = updates.send(FromAgent::Update(Box::new(note.update))).await;
+                Ok(())
+            },
+            agent_client_protocol::on_receive_notification!(),
+        )
+        .on_receive_request(
+            async move |request: RequestPermissionRequest, responder, _agent| {
+                let (outcome, part) = decide(&request, permissions);
+                let _ = asked.send(FromAgent::Part(part)).await;
+                responder.respond(RequestPermissionResponse::new(outcome))
+            },
+            agent_client_protocol::on_receive_request!(),
+        )
+        .on_receive_request(
+            async move |request: ReadTextFileRequest, responder, _agent| match &reader {
+                Some(files) => responder.respond_with_result(files.read(request).await),
+                None => responder.respond_with_error(Error::method_not_found()),
+            },
+            agent_client_protocol::on_receive_request!(),
+        )
+        .on_receive_request(
+            async move |request: WriteTextFileRequest, responder, _agent| match &writer {
+                Some(files) => responder.respond_with_result(files.write(request).await),
+                None => responder.respond_with_error(Error::method_not_found()),
+            },
+            agent_client_protocol::on_receive_request!(),
+        )
+        .connect_with(
+            transport,
+            async move |connection: ConnectionTo<AgentRole>| {
+                let _ = ready.send(connection.clone());
+                connection.incoming_closed().await;
+                Ok(())
+            },
+        )
+        .await;
+    if let Err(error) = done {
+        debug!(error = %error.message, "agent's connection broke");
+    }
+}
+
+async fn write_line(mut stdin: ChildStdin, line: String) -> io::Result<ChildStdin> {
+    let mut bytes = line.into_bytes();
+    bytes.push(b'\n');
+    stdin.write_all(&bytes).await?;
+    stdin.flush().await?;
+    Ok(stdin)
+}
+
+/// Answers a permission request as the profile says, by an option's kind, never by its place or name; the narrower one first.
+fn decide(
+    request: &RequestPermissionRequest,
+    permissions: Permissions,
+) -> (RequestPermissionOutcome, Value) {
+    let wanted = match permissions {
+        Permissions::Allow => [
+            PermissionOptionKind::AllowOnce,
+            PermissionOptionKind::AllowAlways,
+        ],
+        Permissions::Deny => [
+            PermissionOptionKind::RejectOnce,
+            PermissionOptionKind::RejectAlways,
+        ],
+    };
+    let chosen = wanted
+        .iter()
+        .find_map(|kind| request.options.iter().find(|option| option.kind == *kind));
+    let part = json!({
+        "type": "data-acp-permission",
+        "data": {
+            "toolCall": request.tool_call,
+            "options": request.options,
+            "permissions": permissions,
+            "selected": chosen.map(|option| &option.option_id),
+        },
+    });
+    let outcome = match chosen {
+        Some(option) => RequestPermissionOutcome::Selected(SelectedPermissionOutcome::new(
+            option.option_id.clone(),
+        )),
+        None => RequestPermissionOutcome::Cancelled,
+    };
+    (outcome, part)
+}
+
+/// Reads standard error so that the agent never waits for it, and keeps its end.
+async fn keep_last_words(mut stderr: impl AsyncRead + Unpin, words: Arc<Mutex<VecDeque<u8>>>) {
+    let mut chunk = vec![0; AGENT_STDERR_BYTES];
+    while let Ok(length @ 1..) = stderr.read(&mut chunk).await {
+        let mut words = words.lock().unwrap_or_else(PoisonError::into_inner);
+        words.extend(&chunk[..length]);
+        let excess = words.len().saturating_sub(AGENT_STDERR_BYTES);
+        words.drain(..excess);
+    }
+}
