@@ -1,0 +1,11 @@
+//! The real binary, driven as a gateway and an api drive it.
+
+mod acp;
+mod agents;
+mod exec;
+mod grants;
+mod legacy;
+mod logs;
+mod sandbox;
+mod stream;
+mod turns;
