@@ -165,10 +165,12 @@ fn observe() -> SandboxRequest {
 #[tokio::test]
 async fn exec_speaks_with_the_binary_and_gives_it_nothing_of_the_gateways() {
     let registry = Registry::new();
+    let request = serde_json::to_string(&observe()).expect("plain data");
     // the length prefix, then the request; then arguments and environment
-    let script = registry.script(
-        "head -c 4 >/dev/null; head -c 66 | tr -d '\\n'; printf ' %s ' \"$*\"; env | cut -d= -f1 | sort | tr '\\n' ' '",
-    );
+    let script = registry.script(&format!(
+        "head -c 4 >/dev/null; head -c {}; printf ' %s ' \"$*\"; env | cut -d= -f1 | sort | tr '\\n' ' '",
+        request.len()
+    ));
     let mut pipe = registry
         .targets(script)
         .exec(&registry.target, observe())
@@ -180,7 +182,6 @@ async fn exec_speaks_with_the_binary_and_gives_it_nothing_of_the_gateways() {
         .await
         .expect("its output");
     let dir = registry.home().join(DRIVER_DIR);
-    let request = serde_json::to_string(&observe()).expect("plain data");
     assert_eq!(
         output,
         format!("{request} exec --dir {} PATH PWD ", dir.display())

@@ -1,0 +1,6 @@
+//! The exec listener over HTTP: scripted sandboxes, a fake driver, scripted records.
+
+mod admission;
+mod driver;
+mod house;
+mod relay;
