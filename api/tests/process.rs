@@ -74,26 +74,31 @@ struct Running {
 
 impl Running {
     fn start(mut command: Command) -> Self {
+        let unknown = SocketAddr::from(([127, 0, 0, 1], 0));
         let mut child = command.spawn().unwrap();
-        let mut log = BufReader::new(child.stderr.take().unwrap());
+        let log = BufReader::new(child.stderr.take().unwrap());
+        let mut running = Self {
+            child,
+            rest: unknown,
+            admin: unknown,
+            log,
+        };
         let mut seen = String::new();
-        loop {
+        while running.rest == unknown {
             let mut line = String::new();
-            assert_ne!(log.read_line(&mut line).unwrap(), 0, "it ended: {seen}");
-            seen.push_str(&line);
-            let Ok(event) = serde_json::from_str::<serde_json::Value>(&line) else {
-                continue;
-            };
+            assert_ne!(
+                running.log.read_line(&mut line).unwrap(),
+                0,
+                "it ended: {seen}"
+            );
+            let event: serde_json::Value = serde_json::from_str(&line).unwrap_or_default();
             if event["fields"]["message"] == "listening" {
                 let address = |name: &str| event["fields"][name].as_str().unwrap().parse().unwrap();
-                return Self {
-                    rest: address("rest"),
-                    admin: address("admin"),
-                    child,
-                    log,
-                };
+                (running.rest, running.admin) = (address("rest"), address("admin"));
             }
+            seen.push_str(&line);
         }
+        running
     }
 
     fn get(&self, address: SocketAddr, path: &str) -> String {
@@ -124,6 +129,7 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 

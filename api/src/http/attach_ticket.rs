@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use bex_proto::TurnNo;
 use bex_proto::problem::Code;
@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use super::extract::{Parsed, Payload};
+use super::extract::{Parsed, Payload, Segments};
 use super::views::TicketView;
 use super::{Api, ApiError};
 use crate::auth::{Caller, Role};
@@ -41,7 +41,7 @@ fn read() -> AttachAction {
 pub async fn mint(
     State(api): State<Arc<Api>>,
     caller: Caller,
-    Path(id): Path<String>,
+    Segments(id): Segments<String>,
     payload: Payload,
 ) -> Result<Response, ApiError> {
     let session = api.session_of(&caller, &id).await?;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use bex_proto::exec::CONTENT_TYPE;
 use bex_proto::problem::Code;
@@ -11,7 +11,7 @@ use http::header;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use super::extract::{Parsed, Payload};
+use super::extract::{Parsed, Payload, Segments};
 use super::sandbox_calls::target_of;
 use super::{Api, ApiError, validate};
 use crate::auth::{Caller, Role};
@@ -32,7 +32,7 @@ pub struct ExecRequest {
 pub async fn run(
     State(api): State<Arc<Api>>,
     caller: Caller,
-    Path(id): Path<String>,
+    Segments(id): Segments<String>,
     payload: Payload,
 ) -> Result<Response, ApiError> {
     caller.need(Role::Operator)?;

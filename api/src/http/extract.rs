@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use bex_proto::limits;
 use bex_proto::problem::Code;
 use bex_proto::transcript::sha256_hex;
@@ -33,6 +33,20 @@ impl FromRequestParts<Arc<Api>> for Caller {
         Ok(api
             .auth
             .authenticate(header.map(http::HeaderValue::as_bytes))?)
+    }
+}
+
+/// What stands in a path. A segment that does not decode names nothing.
+pub struct Segments<T>(pub T);
+
+impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Segments<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        match Path::<T>::from_request_parts(parts, state).await {
+            Ok(Path(segments)) => Ok(Self(segments)),
+            Err(_) => Err(Code::NotFound.into()),
+        }
     }
 }
 

@@ -39,7 +39,14 @@ pub(super) fn around(router: Router, metrics: Arc<Metrics>) -> Router {
         .layer(SetSensitiveRequestHeadersLayer::new([
             header::AUTHORIZATION,
         ]))
-        .layer(TraceLayer::new_for_http().make_span_with(span))
+        // only the span: failures are logged where they are handled, answers by `measure`
+        .layer(
+            TraceLayer::new_for_http()
+                .make_span_with(span)
+                .on_request(())
+                .on_response(())
+                .on_failure(()),
+        )
         .layer(PropagateRequestIdLayer::new(REQUEST_ID))
         .layer(axum::middleware::from_fn_with_state(metrics, measure))
         .layer(CatchPanicLayer::custom(panicked))

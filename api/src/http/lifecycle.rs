@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use bex_proto::problem::Code;
 use bex_store::sessions::{Archived, Cancel};
 
+use super::extract::Segments;
 use super::views::SessionView;
 use super::{Api, ApiError};
 use crate::auth::{Caller, Role};
@@ -15,7 +16,7 @@ use crate::auth::{Caller, Role};
 pub async fn cancel(
     State(api): State<Arc<Api>>,
     caller: Caller,
-    Path(id): Path<String>,
+    Segments(id): Segments<String>,
 ) -> Result<Json<SessionView>, ApiError> {
     caller.need(Role::Operator)?;
     let row = api.session_of(&caller, &id).await?;
@@ -31,7 +32,7 @@ pub async fn cancel(
 pub async fn archive(
     State(api): State<Arc<Api>>,
     caller: Caller,
-    Path(id): Path<String>,
+    Segments(id): Segments<String>,
 ) -> Result<Json<SessionView>, ApiError> {
     caller.need(Role::Operator)?;
     let row = api.session_of(&caller, &id).await?;
@@ -45,7 +46,7 @@ pub async fn archive(
 pub async fn unarchive(
     State(api): State<Arc<Api>>,
     caller: Caller,
-    Path(id): Path<String>,
+    Segments(id): Segments<String>,
 ) -> Result<Json<SessionView>, ApiError> {
     caller.need(Role::Operator)?;
     let row = api.session_of(&caller, &id).await?;

@@ -7,7 +7,7 @@ use bex_proto::driver::{DriverState, Status};
 use bex_store::sandboxes::{SandboxRow, SandboxState};
 use bex_store::sessions::SessionRow;
 
-use crate::exec_client::{ExecClient, ExecFailure, ExecTarget, SandboxRpc};
+use crate::exec_client::{ExecClient, ExecFailure, ExecTarget, ReadAnswer, SandboxRpc};
 
 /// What a driver does just now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,25 +40,7 @@ pub trait SandboxCalls: Send + Sync {
 #[async_trait]
 impl SandboxCalls for ExecClient {
     async fn activity(&self, target: &ExecTarget, turn: TurnNo, offset: u64) -> Activity {
-        let answer = self.observe(target, turn, offset).await;
-        if answer.end == Err(ExecFailure::Terminated) {
-            return Activity::Done;
-        }
-        let status = answer.header.and_then(|header| header.status);
-        let status = status.and_then(|text| serde_json::from_str::<Status>(&text).ok());
-        match status {
-            // a driver that has not begun the turn yet is idle in an earlier one
-            Some(status) if status.turn.is_some_and(|spoken| spoken < turn) => Activity::Speaking,
-            Some(Status {
-                state: DriverState::Running,
-                ..
-            }) => Activity::Speaking,
-            Some(Status {
-                state: DriverState::Idle | DriverState::Failed | DriverState::Succeeded,
-                ..
-            }) => Activity::Done,
-            None => Activity::Unknown,
-        }
+        activity_of(self.observe(target, turn, offset).await, turn)
     }
 
     async fn stop(&self, target: &ExecTarget, turn: TurnNo) -> Result<(), ExecFailure> {
@@ -78,6 +60,22 @@ impl SandboxCalls for ExecClient {
     }
 }
 
+fn activity_of(answer: ReadAnswer, turn: TurnNo) -> Activity {
+    if answer.end == Err(ExecFailure::Terminated) {
+        return Activity::Done;
+    }
+    let status = answer.header.and_then(|header| header.status);
+    match status.and_then(|text| serde_json::from_str::<Status>(&text).ok()) {
+        None => Activity::Unknown,
+        // a driver that has not begun the turn yet is idle in an earlier one
+        Some(status) if status.turn.is_some_and(|spoken| spoken < turn) => Activity::Speaking,
+        Some(status) => match status.state {
+            DriverState::Running => Activity::Speaking,
+            DriverState::Idle | DriverState::Failed | DriverState::Succeeded => Activity::Done,
+        },
+    }
+}
+
 /// The sandbox as the exec RPC names it; none while it is being made or when it is on its way out.
 pub(super) fn target_of(session: &SessionRow, sandbox: &SandboxRow) -> Option<ExecTarget> {
     if !matches!(sandbox.state, SandboxState::Turn | SandboxState::Idle)
@@ -94,4 +92,54 @@ pub(super) fn target_of(session: &SessionRow, sandbox: &SandboxRow) -> Option<Ex
         pod_uid: sandbox.pod_uid.clone()?,
         container: sandbox.container.clone(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bex_proto::exec::WindowHeader;
+
+    fn asked(status: Option<&str>, end: Result<(), ExecFailure>) -> Activity {
+        let header = WindowHeader {
+            status: status.map(str::to_owned),
+            log: None,
+        };
+        activity_of(
+            ReadAnswer {
+                header: Some(header),
+                bytes: bytes::Bytes::new(),
+                end,
+            },
+            TurnNo(2),
+        )
+    }
+
+    #[test]
+    fn only_a_known_end_counts_as_done() {
+        for (status, activity) in [
+            (
+                r#"{"state":"running","generation":1,"turn":2}"#,
+                Activity::Speaking,
+            ),
+            (
+                r#"{"state":"idle","generation":1,"turn":1}"#,
+                Activity::Speaking,
+            ),
+            (
+                r#"{"state":"idle","generation":1,"turn":2}"#,
+                Activity::Done,
+            ),
+            (
+                r#"{"state":"failed","generation":1,"turn":2}"#,
+                Activity::Done,
+            ),
+            (r#"{"state":"succeeded"}"#, Activity::Done),
+            (r#"{"state":"dancing"}"#, Activity::Unknown),
+        ] {
+            assert_eq!(asked(Some(status), Ok(())), activity, "{status}");
+        }
+        assert_eq!(asked(None, Ok(())), Activity::Unknown);
+        assert_eq!(asked(None, Err(ExecFailure::Timeout)), Activity::Unknown);
+        assert_eq!(asked(None, Err(ExecFailure::Terminated)), Activity::Done);
+    }
 }

@@ -2,6 +2,7 @@
 //! open requests finish before its deadline.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -13,6 +14,7 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
+use tower::util::MapRequest;
 
 use crate::metrics::Metrics;
 
@@ -42,16 +44,21 @@ pub async fn serve(
     let graceful = GracefulShutdown::new();
     let connections = Arc::new(Semaphore::new(limits::API_CONNECTIONS));
     while let Some((stream, permit)) = accept(&listener, &connections, &cancel).await {
-        let service = TowerToHyperService::new(router.clone());
+        let asked = Arc::new(AtomicBool::new(false));
+        let service = MapRequest::new(router.clone(), noting(Arc::clone(&asked)));
+        let service = TowerToHyperService::new(service);
         let connection = builder
             .serve_connection_with_upgrades(TokioIo::new(stream), service)
             .into_owned();
         let connection = graceful.watch(connection);
         let guard = metrics.connection();
         tokio::spawn(async move {
-            // a client that goes away is no fault of ours
-            if let Err(error) = connection.await {
-                tracing::debug!(error, "a connection broke");
+            tokio::select! {
+                // a client that goes away is no fault of ours
+                ended = connection => if let Err(error) = ended {
+                    tracing::debug!(error, "a connection broke");
+                },
+                () = silent(&asked) => {}
             }
             drop((permit, guard));
         });
@@ -60,6 +67,24 @@ pub async fn serve(
     match tokio::time::timeout(drain, graceful.shutdown()).await {
         Ok(()) => Drained::Clean,
         Err(_) => Drained::Cut,
+    }
+}
+
+type Request = http::Request<hyper::body::Incoming>;
+
+fn noting(asked: Arc<AtomicBool>) -> impl Fn(Request) -> Request + Clone {
+    move |request| {
+        asked.store(true, Ordering::Relaxed);
+        request
+    }
+}
+
+/// Ends when a connection did not bring its first request in time. The servers' own limits begin only when the protocol
+/// is known, so a client that sends nothing, or a part of HTTP/2's preface, would otherwise stay for ever.
+async fn silent(asked: &AtomicBool) {
+    tokio::time::sleep(limits::API_HEADER_TIMEOUT).await;
+    if asked.load(Ordering::Relaxed) {
+        std::future::pending::<()>().await;
     }
 }
 
@@ -186,5 +211,21 @@ mod tests {
             TcpStream::connect(server.address).await.is_err(),
             "it accepts nothing more"
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_asks_nothing_is_closed() {
+        let server = start(Router::new(), Duration::ZERO).await;
+        for said in [&b""[..], b"P", b"PRI * HTTP/2.0", b"GET / HTTP/1.1\r\n"] {
+            let mut stream = TcpStream::connect(server.address)
+                .await
+                .expect("it listens");
+            stream.write_all(said).await.expect("sent");
+            let closed = async { while stream.read(&mut [0; 64]).await.is_ok_and(|n| n > 0) {} };
+            let patience = limits::API_HEADER_TIMEOUT * 2;
+            tokio::time::timeout(patience, closed)
+                .await
+                .expect("it is closed in time");
+        }
     }
 }

@@ -6,7 +6,7 @@ mod cursor;
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use bex_proto::problem::Code;
 use bex_proto::session::Phase;
@@ -17,7 +17,7 @@ use http::StatusCode;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::extract::Params;
+use super::extract::{Params, Segments};
 use super::views::SessionView;
 use super::{Api, ApiError};
 use crate::auth::{Caller, Role, Workspaces};
@@ -94,7 +94,7 @@ fn workspace(caller: &Caller, asked: Option<WorkspaceId>) -> Result<WorkspaceId,
 pub async fn get(
     State(api): State<Arc<Api>>,
     caller: Caller,
-    Path(id): Path<String>,
+    Segments(id): Segments<String>,
 ) -> Result<Json<SessionView>, ApiError> {
     let row = api.session_of(&caller, &id).await?;
     api.view(row).await.map(Json)
@@ -104,7 +104,7 @@ pub async fn get(
 pub async fn delete(
     State(api): State<Arc<Api>>,
     caller: Caller,
-    Path(id): Path<String>,
+    Segments(id): Segments<String>,
 ) -> Result<Response, ApiError> {
     caller.need(Role::Admin)?;
     let row = api.session_of(&caller, &id).await?;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use bex_proto::{Seq, limits, time};
 use bex_store::transcript::{FeedPage, StoredPart};
@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use super::extract::Params;
+use super::extract::{Params, Segments};
 use super::{Api, ApiError};
 use crate::auth::Caller;
 
@@ -57,7 +57,7 @@ pub struct PartView {
 pub async fn read(
     State(api): State<Arc<Api>>,
     caller: Caller,
-    Path(id): Path<String>,
+    Segments(id): Segments<String>,
     headers: HeaderMap,
     mut params: Params,
 ) -> Result<Response, ApiError> {

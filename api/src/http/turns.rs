@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use bex_proto::problem::Code;
 use bex_proto::session::Verdict;
@@ -16,7 +16,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::extract::{Params, Parsed, Payload};
+use super::extract::{Params, Parsed, Payload, Segments};
 use super::sandbox_calls::target_of;
 use super::settle_wait::Waited;
 use super::views::{BegunTurn, TurnView};
@@ -51,7 +51,7 @@ pub struct TurnPage {
 pub async fn begin(
     State(api): State<Arc<Api>>,
     caller: Caller,
-    Path(id): Path<String>,
+    Segments(id): Segments<String>,
     payload: Payload,
 ) -> Result<Response, ApiError> {
     caller.need(Role::Operator)?;
@@ -113,7 +113,7 @@ pub async fn begin(
 pub async fn list(
     State(api): State<Arc<Api>>,
     caller: Caller,
-    Path(id): Path<String>,
+    Segments(id): Segments<String>,
     mut params: Params,
 ) -> Result<Json<TurnPage>, ApiError> {
     let session = api.session_of(&caller, &id).await?;
@@ -133,7 +133,7 @@ pub async fn list(
 pub async fn stop(
     State(api): State<Arc<Api>>,
     caller: Caller,
-    Path((id, turn)): Path<(String, String)>,
+    Segments((id, turn)): Segments<(String, String)>,
 ) -> Result<Response, ApiError> {
     caller.need(Role::Operator)?;
     let session = api.session_of(&caller, &id).await?;

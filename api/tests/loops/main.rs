@@ -4,6 +4,7 @@ mod completing;
 mod crashing;
 mod dispatching;
 mod endings;
+mod exec;
 mod local;
 mod sharing;
 mod support;

@@ -1,0 +1,45 @@
+//! Forgetting what has expired: used nonces, idempotency keys, old notices. Every replica does it; each statement is
+//! bounded and finds less after another's.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use bex_proto::ticket::KeyRing;
+use bex_store::{Db, StoreError};
+use tokio::time::{MissedTickBehavior, interval};
+use tokio_util::sync::CancellationToken;
+
+const EVERY: Duration = Duration::from_secs(60);
+
+/// Sweeps until cancelled.
+pub async fn run(db: Db, driver_keys: KeyRing, cancel: CancellationToken) {
+    let mut every = interval(EVERY);
+    every.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    while cancel.run_until_cancelled(every.tick()).await.is_some() {
+        let swept = cancel.run_until_cancelled(sweep(&db, &driver_keys)).await;
+        if let Some(Err(error)) = swept {
+            tracing::warn!(%error, "housekeeping failed");
+        }
+    }
+}
+
+/// One round.
+///
+/// # Errors
+/// Store trouble; the next round goes on.
+pub async fn sweep(db: &Db, driver_keys: &KeyRing) -> Result<(), StoreError> {
+    let nonces = db.sweep_nonces().await?;
+    let keys = db.sweep_idempotency_keys().await?;
+    let changes = db.trim_changes().await?;
+    tracing::debug!(nonces, keys, changes, "forgot what has expired");
+    let known: BTreeSet<&str> = driver_keys.kids().collect();
+    for kid in db.driver_kids_in_use().await? {
+        if !known.contains(kid.as_str()) {
+            tracing::error!(
+                kid,
+                "a living sandbox needs a driver key that was removed from the ring"
+            );
+        }
+    }
+    Ok(())
+}
