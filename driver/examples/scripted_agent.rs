@@ -2,20 +2,26 @@
 //! stands on both sides. The prompt's last text says what to do.
 
 use std::io::{BufRead, Write};
+use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
-fn main() {
+fn main() -> ExitCode {
     let mut agent = Agent::default();
     for line in std::io::stdin().lock().lines() {
-        let Ok(line) = line else { return };
+        let Ok(line) = line else { break };
         let message: Value = serde_json::from_str(&line).expect("a message");
         agent.handle(&message);
+        if agent.has_fallen {
+            return ExitCode::from(9);
+        }
     }
+    ExitCode::SUCCESS
 }
 
 #[derive(Default)]
 struct Agent {
+    has_fallen: bool,
     loads: bool,
     next_id: u64,
     /// The prompt request that is not answered yet.
@@ -80,7 +86,7 @@ impl Agent {
             "crash" => {
                 say("about to fall");
                 eprintln!("assertion failed");
-                std::process::exit(9);
+                self.has_fallen = true;
             }
             "wait" => say("waiting"),
             "ask" => {

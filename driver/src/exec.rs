@@ -10,9 +10,10 @@ mod window;
 
 use std::io::{self, Read};
 use std::path::Path;
-use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::process::{Child, ExitCode};
+use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 
 use bex_proto::exec::{EndMark, FrameKind, Operation, SandboxRequest};
 use bex_proto::limits;
@@ -25,7 +26,7 @@ use output::Output;
 /// What a request may be: the operation's body, its escapes, and the nonce.
 const REQUEST_BYTES: usize = 2 * limits::EXEC_REQUEST_BYTES;
 /// Exit code when the asker went away.
-const ABANDONED: i32 = 75;
+const ABANDONED: u8 = 75;
 
 /// Why an operation has no answer; the missing end mark tells the asker.
 #[derive(Debug, thiserror::Error)]
@@ -47,22 +48,44 @@ pub enum ExecFault {
     Process(#[source] io::Error),
 }
 
-/// Answers one operation.
+/// Answers one operation. Returns as soon as the answer is out or the asker is gone.
 pub fn main(dir: &Path) -> ExitCode {
-    match answer(dir) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(fault) => {
-            let cause = std::error::Error::source(&fault).map(ToString::to_string);
-            error!(error = %fault, cause, "operation failed");
-            ExitCode::FAILURE
+    let request = match read_request(&mut io::stdin().lock()).map_err(ExecFault::Request) {
+        Ok(request) => request,
+        Err(fault) => return failed(&fault),
+    };
+    let started = Started::default();
+    let (say, said) = sync_channel(2);
+    let gone = say.clone();
+    thread::spawn(move || {
+        wait_for_the_end(io::stdin().lock());
+        gone.send(Over::Abandoned)
+    });
+    let (dir, group) = (dir.to_owned(), started.clone());
+    thread::spawn(move || say.send(Over::Answered(answer(&dir, request, &group))));
+    match said.recv() {
+        Ok(Over::Answered(Ok(()))) => ExitCode::SUCCESS,
+        Ok(Over::Answered(Err(fault))) => failed(&fault),
+        Ok(Over::Abandoned) | Err(_) => {
+            started.close();
+            ExitCode::from(ABANDONED)
         }
     }
 }
 
-fn answer(dir: &Path) -> Result<(), ExecFault> {
-    let request = read_request(&mut io::stdin().lock()).map_err(ExecFault::Request)?;
-    let started = Started::default();
-    end_with_standard_input(started.clone());
+/// What ends this process.
+enum Over {
+    Answered(Result<(), ExecFault>),
+    Abandoned,
+}
+
+fn failed(fault: &ExecFault) -> ExitCode {
+    let cause = std::error::Error::source(fault).map(ToString::to_string);
+    error!(error = %fault, cause, "operation failed");
+    ExitCode::FAILURE
+}
+
+fn answer(dir: &Path, request: SandboxRequest, started: &Started) -> Result<(), ExecFault> {
     let mut output = Output::standard().map_err(ExecFault::Output)?;
     let exit_code = match request.operation {
         Operation::Observe { turn, offset } => {
@@ -73,7 +96,7 @@ fn answer(dir: &Path) -> Result<(), ExecFault> {
             window::answer(dir, turn, offset, window::Asked::Log, &mut output)?;
             0
         }
-        Operation::Run { argv, stdin } => run::answer(dir, &argv, stdin, &started, &mut output)?,
+        Operation::Run { argv, stdin } => run::answer(dir, &argv, stdin, started, &mut output)?,
         Operation::Turn { .. } | Operation::Stop { .. } => return Err(ExecFault::Unsupported),
     };
     let end = EndMark {
@@ -96,30 +119,55 @@ fn read_request(input: &mut impl Read) -> io::Result<SandboxRequest> {
     Ok(serde_json::from_slice(&json)?)
 }
 
-/// The process group that a `run` started, shared with the watch of standard input.
+/// The process group that a `run` started, shared with whoever ends it.
 #[derive(Debug, Clone, Default)]
-struct Started(Arc<AtomicI32>);
+struct Started(Arc<Mutex<Group>>);
+
+#[derive(Debug, Default)]
+enum Group {
+    #[default]
+    None,
+    Running(Pid),
+    /// Nothing may be started any more.
+    Closed,
+}
 
 impl Started {
-    fn set(&self, group: i32) {
-        self.0.store(group, Ordering::SeqCst);
+    /// Starts a process of its own group, unless the asker is gone; the lock is held meanwhile, so that none is missed.
+    fn start(&self, start: impl FnOnce() -> io::Result<Child>) -> io::Result<Child> {
+        let mut group = self.lock();
+        if matches!(*group, Group::Closed) {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        let child = start()?;
+        let id = i32::try_from(child.id()).map_err(io::Error::other)?;
+        *group = Group::Running(Pid::from_raw(id));
+        Ok(child)
     }
 
     fn kill(&self) {
-        let group = self.0.load(Ordering::SeqCst);
-        if group > 1 {
+        if let Group::Running(group) = *self.lock() {
             // it may be gone already
-            let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);
+            let _ = killpg(group, Signal::SIGKILL);
         }
+    }
+
+    /// Kills what runs and lets nothing more be started.
+    fn close(&self) {
+        let group = std::mem::replace(&mut *self.lock(), Group::Closed);
+        if let Group::Running(group) = group {
+            let _ = killpg(group, Signal::SIGKILL);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Group> {
+        // nothing under the lock leaves it half-changed
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn end_with_standard_input(started: Started) {
-    std::thread::spawn(move || {
-        let mut ignored = [0; 1024];
-        let mut input = io::stdin().lock();
-        while matches!(input.read(&mut ignored), Ok(1..)) {}
-        started.kill();
-        std::process::exit(ABANDONED);
-    });
+/// Reads and forgets until the other side closes.
+fn wait_for_the_end(mut input: impl Read) {
+    let mut ignored = [0; 1024];
+    while matches!(input.read(&mut ignored), Ok(1..)) {}
 }

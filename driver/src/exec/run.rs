@@ -48,7 +48,7 @@ pub fn answer(
     if let Isolation::User { .. } = surroundings.isolation {
         nix::sys::prctl::set_no_new_privs().map_err(|e| ExecFault::Process(e.into()))?;
     }
-    let mut child = match start(argv, &surroundings) {
+    let mut child = match started.start(|| start(argv, &surroundings)) {
         Ok(child) => child,
         Err(cause) => {
             let text = format!("cannot be started: {cause}\n");
@@ -58,7 +58,6 @@ pub fn answer(
             return Ok(NOT_STARTED);
         }
     };
-    started.set(i32::try_from(child.id()).unwrap_or(0));
     let events = follow(&mut child, stdin);
     thread::spawn({
         let exited = events.0;

@@ -269,14 +269,25 @@ async fn the_old_form_is_identified_by_its_file() {
     );
 }
 
+/// A shell script as a user's command.
+pub fn run(script: &str, stdin: Option<&str>) -> Operation {
+    Operation::Run {
+        argv: ["sh", "-c", script].map(str::to_owned).to_vec(),
+        stdin: stdin.map(str::to_owned),
+    }
+}
+
+/// What an operation prints on standard output.
+pub async fn output_of(dir: &Path, operation: Operation) -> String {
+    let mut answer = frames(dir, operation).await;
+    end_of(&mut answer);
+    String::from_utf8(bytes_of(&answer, FrameKind::Stdout)).expect("text")
+}
+
 #[tokio::test]
 async fn a_user_s_command_runs_in_the_agent_s_directory() {
     let sandbox = Sandbox::shell("true").start().await;
     let dir = sandbox.launch.dir.clone();
-    let run = |script: &str, stdin: Option<&str>| Operation::Run {
-        argv: ["sh", "-c", script].map(str::to_owned).to_vec(),
-        stdin: stdin.map(str::to_owned),
-    };
     let mut answer = frames(&dir, run("pwd; cat; echo oops >&2; exit 5", Some("in"))).await;
     assert_eq!(end_of(&mut answer), 5);
     let workdir = sandbox.launch.workdir.display();

@@ -4,6 +4,7 @@ mod acp;
 mod agents;
 mod exec;
 mod grants;
+mod isolation;
 mod legacy;
 mod logs;
 mod sandbox;
