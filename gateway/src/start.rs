@@ -4,13 +4,15 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bex_store::listen::Source;
+use bex_proto::ids::random_id;
+use bex_store::listen::Source as NoticeSource;
 use bex_store::migrate::SchemaError;
 use bex_store::pool::Db;
 use bex_store::{ConfigError, Role, StoreError, check_schema, preflight};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -84,93 +86,138 @@ pub async fn run(config: Config) -> Result<(), StartError> {
     let addresses = ports.addresses()?;
     let metrics = Arc::new(Metrics::new());
     let draining = Draining::default();
-    let targets: Arc<dyn Targets> = match &config.sandboxes {
-        Sandboxes::Local { dir, driver_bin } => {
-            // told aloud, as nobody should take this kind for a boundary
-            info!(
-                kind = "local",
-                isolation = "none",
-                "sandboxes are processes of this machine"
-            );
-            Arc::new(LocalTargets::new(dir.clone(), driver_bin.clone()))
-        }
-    };
-    let driver_keys = Arc::new(config.driver_keys.clone());
-    let exec = Arc::new(Exec::new(ExecDeps {
-        records: Arc::new(db.clone()),
-        targets: Arc::clone(&targets),
-        driver_keys: Arc::clone(&driver_keys),
-        exec_keys: config.exec_keys.clone(),
-        metrics: metrics.exec.clone(),
-        limits: ExecLimits::default(),
-    }));
-    let attach = Attach::new(AttachDeps {
-        db: db.clone(),
-        notices: match &config.listen_database {
-            Some(database) => Source::Listen(database.clone()),
-            None => Source::Poll(db.clone()),
-        },
-        targets,
-        driver_keys,
-        attach_keys: config.attach_keys.clone(),
-        cors_origins: config.cors_origins.clone(),
-        trusted_proxies: config.trusted_proxies.clone(),
-        tee: match config.tee {
-            Tee::On => TeeMode::On,
-            Tee::Off => TeeMode::Off,
-        },
-        instance: addresses[0].to_string(),
-        streams: metrics.streams.clone(),
-    })
-    .map_err(StartError::Config)?;
-    let admin = Arc::new(Admin::new(
-        db.clone(),
-        Arc::clone(&metrics),
-        draining.clone(),
-    ));
-
-    let admin_serving = serve(
-        ports.admin,
-        ServeOptions {
-            name: "admin",
-            connections: ADMIN_CONNECTIONS,
-        },
-        metrics.serve.clone(),
-        move |request, _| Arc::clone(&admin).handle(request),
-    );
-    let exec_serving = serve(
-        ports.exec,
-        ServeOptions {
-            name: "exec",
-            connections: EXEC_CONNECTIONS,
-        },
-        metrics.serve.clone(),
-        move |request, peer| Arc::clone(&exec).handle(request, peer),
-    );
-    let viewers = Arc::clone(&attach);
-    let attach_serving = serve(
-        ports.attach,
-        ServeOptions {
-            name: "attach",
-            connections: ATTACH_CONNECTIONS,
-        },
-        metrics.serve.clone(),
-        move |request, peer| Arc::clone(&viewers).handle(request, peer),
-    );
-    let [attach_port, exec, admin] = addresses;
-    info!(attach = %attach_port, %exec, %admin, "the gateway serves");
+    let parts = Parts::build(config, &db, &metrics, &draining)?;
+    let serving = parts.serve(ports, &metrics);
+    let [attach, exec, admin] = addresses;
+    info!(%attach, %exec, %admin, "the gateway serves");
 
     stop.cancelled().await;
     info!("shutting down");
     draining.begin();
-    // streams end by themselves once they are told to; nothing new may begin meanwhile
-    attach_serving.stop_accepting();
-    attach.drain().await;
-    drain(vec![attach_serving, exec_serving]).await;
-    admin_serving.finish(ADMIN_DEADLINE).await;
+    parts.drain(serving).await;
     db.close();
     info!("ended");
     Ok(())
+}
+
+/// What the listeners are made of.
+struct Parts {
+    attach: Arc<Attach>,
+    exec: Arc<Exec>,
+    admin: Arc<Admin>,
+}
+
+/// The accept loops.
+struct AllServing {
+    attach: Serving,
+    exec: Serving,
+    admin: Serving,
+}
+
+impl Parts {
+    fn build(
+        config: Config,
+        db: &Db,
+        metrics: &Arc<Metrics>,
+        draining: &Draining,
+    ) -> Result<Self, StartError> {
+        let targets: Arc<dyn Targets> = match config.sandboxes {
+            Sandboxes::Local { dir, driver_bin } => {
+                // told aloud, as nobody should take this kind for a boundary
+                info!(
+                    kind = "local",
+                    isolation = "none",
+                    "sandboxes are processes of this machine"
+                );
+                Arc::new(LocalTargets::new(dir, driver_bin))
+            }
+        };
+        let driver_keys = Arc::new(config.driver_keys);
+        let instance = random_id("gwy");
+        info!(instance, "this process in audit rows");
+        let attach = Attach::new(AttachDeps {
+            db: db.clone(),
+            notices: match config.listen_database {
+                Some(listen) => NoticeSource::Listen(listen),
+                None => NoticeSource::Poll(db.clone()),
+            },
+            targets: Arc::clone(&targets),
+            driver_keys: Arc::clone(&driver_keys),
+            attach_keys: config.attach_keys,
+            cors_origins: config.cors_origins,
+            trusted_proxies: config.trusted_proxies,
+            tee: match config.tee {
+                Tee::On => TeeMode::On,
+                Tee::Off => TeeMode::Off,
+            },
+            instance,
+            streams: metrics.streams.clone(),
+        })
+        .map_err(StartError::Config)?;
+        let exec = Exec::new(ExecDeps {
+            records: Arc::new(db.clone()),
+            targets,
+            driver_keys,
+            exec_keys: config.exec_keys,
+            metrics: metrics.exec.clone(),
+            limits: ExecLimits::default(),
+        });
+        Ok(Self {
+            attach,
+            exec: Arc::new(exec),
+            admin: Arc::new(Admin::new(
+                db.clone(),
+                Arc::clone(metrics),
+                draining.clone(),
+            )),
+        })
+    }
+
+    fn serve(&self, ports: Ports, metrics: &Metrics) -> AllServing {
+        let options = |name, connections| ServeOptions { name, connections };
+        let (attach, exec, admin) = (
+            Arc::clone(&self.attach),
+            Arc::clone(&self.exec),
+            Arc::clone(&self.admin),
+        );
+        AllServing {
+            attach: serve(
+                ports.attach,
+                options("attach", ATTACH_CONNECTIONS),
+                metrics.serve.clone(),
+                move |request, peer| Arc::clone(&attach).handle(request, peer),
+            ),
+            exec: serve(
+                ports.exec,
+                options("exec", EXEC_CONNECTIONS),
+                metrics.serve.clone(),
+                move |request, peer| Arc::clone(&exec).handle(request, peer),
+            ),
+            admin: serve(
+                ports.admin,
+                options("admin", ADMIN_CONNECTIONS),
+                metrics.serve.clone(),
+                move |request, _| Arc::clone(&admin).handle(request),
+            ),
+        }
+    }
+
+    /// Nothing new is accepted; viewers are told where to resume and what they saw is stored; what is open then has until the
+    /// deadline. Probes are answered to the last.
+    async fn drain(&self, serving: AllServing) {
+        let deadline = Instant::now() + DRAIN_DEADLINE;
+        serving.attach.stop_accepting();
+        serving.exec.stop_accepting();
+        if tokio::time::timeout_at(deadline, self.attach.drain())
+            .await
+            .is_err()
+        {
+            warn!("viewers or tees were late");
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        tokio::join!(serving.attach.finish(left), serving.exec.finish(left));
+        serving.admin.finish(ADMIN_DEADLINE).await;
+    }
 }
 
 /// The schema is this release's and the role may do what this process does, or every missing grant is named.
@@ -226,15 +273,6 @@ async fn bind(listener: &'static str, address: SocketAddr) -> Result<TcpListener
             address,
             source,
         })
-}
-
-/// Nothing new is accepted at once; what is open has until the deadline.
-async fn drain(serving: Vec<Serving>) {
-    for one in &serving {
-        one.stop_accepting();
-    }
-    let ends = serving.into_iter().map(|one| one.finish(DRAIN_DEADLINE));
-    futures::future::join_all(ends).await;
 }
 
 fn stop_on_signal() -> Result<CancellationToken, StartError> {
