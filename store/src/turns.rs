@@ -211,6 +211,30 @@ impl Db {
         rows.iter().map(TurnRow::read).collect()
     }
 
+    /// As [`Db::turns`], but `prompt` is left empty: for views that show no prompts and should not read 8 MiB of them.
+    ///
+    /// # Errors
+    /// Store trouble only.
+    pub async fn turns_without_prompts(
+        &self,
+        session: &SessionId,
+        from: TurnNo,
+        limit: u32,
+    ) -> Result<Vec<TurnRow>, StoreError> {
+        let rows = self
+            .query(
+                "turns_without_prompts",
+                "SELECT session_id, turn, '' AS prompt, delivery_mode, generation, delivery_started_at, delivered_at,
+                        stop_requested_at, verdict, reason, ended_by, driver_state, expected_parts, expected_sha256,
+                        dropped_first, dropped_last, dropped_count, unstorable, mismatch_index, rejudge, stored_parts,
+                        stored_bytes, created_at, started_at, last_part_at, settled_at, healed_at
+                   FROM turns WHERE session_id = $1 AND turn >= $2 ORDER BY turn LIMIT $3",
+                &[text(&session.as_str()), int4(&turn_no(from)), int4(&number(limit))],
+            )
+            .await?;
+        rows.iter().map(TurnRow::read).collect()
+    }
+
     /// Keeps a turn-end record as soon as the harvest meets it: a crash before the settle then loses nothing, and append
     /// refuses indexes at or above the declared count from now on. Never overwritten.
     ///

@@ -6,6 +6,7 @@
 mod access;
 mod append;
 mod completer;
+mod crash;
 mod dispatching;
 mod merge;
 mod migrations;

@@ -45,6 +45,17 @@ async fn creating_makes_everything_at_once() {
         (turn.turn, turn.prompt.as_str(), turn.verdict),
         (T1, "do it", Verdict::Open)
     );
+    let listed = store.db.turns(&session, T1, 10).await.unwrap();
+    let bare = store
+        .db
+        .turns_without_prompts(&session, T1, 10)
+        .await
+        .unwrap();
+    assert_eq!((listed.len(), listed[0].prompt.as_str()), (1, "do it"));
+    assert_eq!(
+        (bare.len(), bare[0].prompt.as_str(), bare[0].created_at),
+        (1, "", listed[0].created_at)
+    );
     assert_eq!(store.claim_dispatch(&session).await.turn, T1);
     assert!(
         store

@@ -142,9 +142,15 @@ impl TestPg {
         pid_file(&self.data()).map(|(pid, _)| pid)
     }
 
-    /// SIGKILL to the postmaster, as a machine's crash would; returns once it is gone. [`TestPg::start`] recovers it.
+    /// SIGKILL to the postmaster and every backend, as a crash of the machine would; returns once the postmaster is gone.
+    /// [`TestPg::start`] recovers it.
     pub fn kill9(&mut self) {
         if let Some(pid) = self.pid() {
+            // stopped first, so that it neither replaces nor mourns its children meanwhile
+            let _ = kill(Pid::from_raw(pid), Signal::SIGSTOP);
+            for child in children_of(pid) {
+                let _ = kill(Pid::from_raw(child), Signal::SIGKILL);
+            }
             let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
         }
         self.close_keeper();
@@ -313,6 +319,27 @@ impl Drop for TestPg {
     fn drop(&mut self) {
         self.close_keeper();
     }
+}
+
+/// The processes whose parent is `pid`, from /proc; none where there is no /proc, and then the orphaned backends end by
+/// themselves when they notice.
+fn children_of(pid: i32) -> Vec<i32> {
+    let Ok(entries) = fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    let processes = entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    processes
+        .filter(|process| parent_of(*process) == Some(pid))
+        .collect()
+}
+
+fn parent_of(pid: i32) -> Option<i32> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // `pid (name) state ppid …`; the name may hold anything
+    let (_, rest) = stat.rsplit_once(')')?;
+    rest.split_whitespace().nth(1)?.parse().ok()
 }
 
 /// Between two looks at the server's own state, which nothing announces.
