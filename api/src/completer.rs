@@ -9,8 +9,8 @@
 
 mod clocks;
 mod decide;
-mod harvest;
-mod log;
+pub mod harvest;
+pub mod log;
 mod round;
 mod settle;
 mod sweep;

@@ -72,6 +72,9 @@ pub enum ExecFailure {
     /// The connection broke, the end is missing, or the bytes are not the ones that were promised.
     #[error("the exec transport broke")]
     Transport,
+    /// The gateway itself could not be reached: nothing is known of the sandbox.
+    #[error("the gateway can not be reached")]
+    Unreachable,
     /// The gateway refused the request itself: a bug or a configuration fault.
     #[error("the gateway refused the request with status {0}")]
     Refused(u16),
@@ -192,7 +195,7 @@ impl ExecClient {
             .http
             .request(request)
             .await
-            .map_err(|_| ExecFailure::Transport)?;
+            .map_err(|_| ExecFailure::Unreachable)?;
         if response.status() == StatusCode::OK {
             return Ok(response.into_body());
         }

@@ -17,6 +17,8 @@ pub enum Seen {
     Gone,
     /// Status or log could not be read.
     Unreadable,
+    /// The gateway could not be asked, and the sandbox was seen to run: nothing is wrong with it.
+    Running,
     /// Both were read, the log as far as it goes.
     Read {
         /// What status.json says of the turn.
@@ -148,12 +150,20 @@ pub fn decide(seen: Seen, known: &Known, windows: &Windows) -> Action {
     if let Some(age) = known.canceling {
         return cancel(seen, known, age >= windows.cancel);
     }
+    if seen == Seen::Running {
+        // a gateway that is away loses nobody's turn; only the turn's own deadline still holds
+        return if known.silent >= windows.turn_deadline {
+            settle(Cause::Deadline, SandboxAfter::Stopping)
+        } else {
+            Action::Wait(Again::NextTick)
+        };
+    }
     let (driver, log) = match seen {
         Seen::Read { driver, log } => (driver, log),
-        Seen::Gone | Seen::Unreadable if known.unclear >= windows.unreadable => {
+        Seen::Gone | Seen::Running | Seen::Unreadable if known.unclear >= windows.unreadable => {
             return settle(Cause::Lost, SandboxAfter::Stopping);
         }
-        Seen::Gone | Seen::Unreadable => return Action::Wait(Again::Unclear),
+        Seen::Gone | Seen::Running | Seen::Unreadable => return Action::Wait(Again::Unclear),
     };
     if known.form == Form::Legacy {
         return legacy(driver, log, known, windows);
@@ -199,7 +209,7 @@ fn cancel(seen: Seen, known: &Known, out_of_time: bool) -> Action {
     };
     match seen {
         _ if out_of_time => settle,
-        Seen::Unreadable | Seen::Gone => Action::Wait(Again::Unclear),
+        Seen::Unreadable | Seen::Running | Seen::Gone => Action::Wait(Again::Unclear),
         // an older driver cannot be stopped; what its log holds was read just now
         Seen::Read { .. } if known.form == Form::Legacy => settle,
         Seen::Read { .. } => Action::StopThenSettle {
@@ -328,6 +338,23 @@ mod tests {
                 Action::Wait(Again::Unclear),
             ),
             (Seen::Unreadable, unclear, settle(Cause::Lost, Stopping)),
+            // a gateway that is away is no fault of the sandbox
+            (Seen::Running, unclear, Action::Wait(Again::NextTick)),
+            (Seen::Running, ended, settle(Cause::DriverEnded, Idle)),
+            (
+                Seen::Running,
+                Known {
+                    silent: LONG,
+                    ..KNOWN
+                },
+                settle(Cause::Deadline, Stopping),
+            ),
+            (Seen::Running, canceling(59), Action::Wait(Again::Unclear)),
+            (
+                Seen::Running,
+                canceling(60),
+                settle(Cause::Canceled, Stopping),
+            ),
             // a log that should be there, whole, ours
             (
                 read(Driver::Done, Log::ReadOn),

@@ -224,6 +224,20 @@ impl Completer {
                 Ok((Some(seen), Some(harvest)))
             }
             Err(HarvestFault::Exec(ExecFailure::Terminated)) => Ok((Some(Seen::Gone), None)),
+            Err(HarvestFault::Exec(ExecFailure::Unreachable | ExecFailure::Refused(_))) => {
+                tracing::info!(session = %work.lease.session, turn = %work.turn.turn, "the gateway can not be asked");
+                let look = self
+                    .deps
+                    .lifecycle
+                    .look(&super::teardown::name_of(work.sandbox))
+                    .await;
+                let seen = match look {
+                    Look::Running => Seen::Running,
+                    Look::Gone => Seen::Gone,
+                    Look::Unknown => Seen::Unreadable,
+                };
+                Ok((Some(seen), None))
+            }
             Err(HarvestFault::Exec(failure)) => {
                 tracing::info!(session = %work.lease.session, turn = %work.turn.turn, %failure, "status and log could not be read");
                 Ok((Some(Seen::Unreadable), None))
@@ -279,7 +293,7 @@ impl Completer {
             Form::Current
         };
         let clear = match seen {
-            Seen::Gone => true,
+            Seen::Gone | Seen::Running => true,
             Seen::Unreadable => false,
             Seen::Read { log, .. } if form == Form::Legacy => log != Log::Foreign,
             Seen::Read { driver, log } => !is_unclear(driver, log),
@@ -389,7 +403,7 @@ impl Completer {
 }
 
 /// The sandbox as tickets name it; `None` before it was ever ready.
-pub(super) fn target_of(session: &SessionRow, sandbox: &SandboxRow) -> Option<ExecTarget> {
+fn target_of(session: &SessionRow, sandbox: &SandboxRow) -> Option<ExecTarget> {
     Some(ExecTarget {
         workspace: session.workspace.clone(),
         session: session.id.clone(),

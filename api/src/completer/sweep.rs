@@ -105,3 +105,6 @@ impl Sweep {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use bex_proto::limits;
-use bex_proto::session::{Phase, TruncationReason, Verdict};
+use bex_proto::session::Phase;
 use bex_store::StoreError;
 use bex_store::leases::Lease;
 use bex_store::sandboxes::{SandboxRow, SandboxState};
@@ -14,9 +14,7 @@ use jiff::Timestamp;
 use tokio::time::timeout;
 
 use super::Completer;
-use super::harvest::Source;
-use super::log::{Expected, Form};
-use super::round::{age, target_of};
+use super::round::age;
 use crate::sandbox::SandboxName;
 
 /// One removal: the sandbox's own grace and then some.
@@ -38,7 +36,6 @@ impl Completer {
             if !self.is_due(&session, open.as_ref(), &sandbox, now) {
                 continue;
             }
-            self.last_look(&session, &sandbox).await?;
             if db.begin_stopping(lease, sandbox.generation).await? {
                 self.remove(lease, &sandbox).await?;
             }
@@ -69,46 +66,6 @@ impl Completer {
             }
             SandboxState::Creating | SandboxState::Turn | SandboxState::Gone => false,
         }
-    }
-
-    /// The log goes with its sandbox: parts that could not be read or stored in time are tried once more before.
-    async fn last_look(
-        &self,
-        session: &SessionRow,
-        sandbox: &SandboxRow,
-    ) -> Result<(), StoreError> {
-        let Some(turn) = self.deps.db.turn(&session.id, sandbox.turn).await? else {
-            return Ok(());
-        };
-        let healable = turn.verdict == Verdict::Truncated
-            && turn.generation == sandbox.generation
-            && turn.expected_parts.is_some()
-            && matches!(
-                turn.reason,
-                Some(TruncationReason::LogUnreadable | TruncationReason::StoreFailed)
-            );
-        if let Some(target) = target_of(session, sandbox).filter(|_| healable) {
-            let expected = Expected {
-                turn: turn.turn,
-                generation: turn.generation,
-                form: Form::Current,
-            };
-            let source = Source {
-                db: &self.deps.db,
-                rpc: self.deps.rpc.as_ref(),
-                target: &target,
-                expected,
-            };
-            match source.harvest().await {
-                Ok(harvest) => {
-                    tracing::info!(session = %session.id, turn = %turn.turn, stored = harvest.stored, "last look at a log");
-                }
-                Err(error) => {
-                    tracing::info!(session = %session.id, turn = %turn.turn, %error, "the last look at a log failed");
-                }
-            }
-        }
-        Ok(())
     }
 
     async fn remove(&self, lease: &Lease, sandbox: &SandboxRow) -> Result<(), StoreError> {

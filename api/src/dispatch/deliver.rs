@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bex_proto::limits;
 use bex_store::StoreError;
 use bex_store::dispatch::{BeginDelivery, Delivery};
 use bex_store::sandboxes::SandboxRow;
@@ -53,11 +54,15 @@ impl Dispatcher {
         if failure == ExecFailure::Terminated {
             return Ok(Outcome::Delivered(Delivery::Unknown));
         }
-        // nobody else may speak it now: asked again, for as long as a sandbox may be unreadable
+        // nobody else may speak it now: asked again, for as long as a sandbox may be unreadable or a gateway away
+        let patience = match failure {
+            ExecFailure::Unreachable | ExecFailure::Refused(_) => limits::PROVISION_TIMEOUT,
+            _ => self.deps.timings.status_unreadable,
+        };
         let now = self.deps.db.now().await?;
         let begun = work.turn.delivery_started_at.unwrap_or(now);
         let waited = Duration::try_from(now.duration_since(begun)).unwrap_or_default();
-        Ok(if waited < self.deps.timings.status_unreadable {
+        Ok(if waited < patience {
             Outcome::Retry(DELIVER_AGAIN)
         } else {
             Outcome::Delivered(Delivery::Unknown)

@@ -4,7 +4,7 @@ use bex_proto::exec::{
     CONTENT_TYPE, ExecCode, ExecError, Exit, Frame, FrameDecoder, FrameKind, WindowHeader,
 };
 use bex_proto::limits;
-use bex_proto::problem::CODE_HEADER;
+use bex_proto::problem::{CODE_HEADER, Code};
 use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, Limited};
 use hyper::Response;
@@ -170,7 +170,11 @@ pub(super) async fn refusal(response: Response<Incoming>) -> ExecFailure {
         .map_or(ExecFailure::Refused(status), ExecFailure::from)
 }
 
+/// The word of an exec code, or of the problem that stands for it before the first frame.
 fn code_of(word: &str) -> Option<ExecCode> {
+    if word == Code::TurnInFlight.as_str() {
+        return Some(ExecCode::Busy);
+    }
     serde_json::from_value(serde_json::Value::String(word.to_owned())).ok()
 }
 

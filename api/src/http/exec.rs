@@ -79,6 +79,7 @@ pub(super) fn refusal(failure: ExecFailure) -> ApiError {
         ExecFailure::OutputLimit => Code::OutputLimit,
         ExecFailure::Timeout => Code::ExecTimeout,
         ExecFailure::Transport => Code::ExecTransport,
+        ExecFailure::Unreachable => Code::Unavailable,
         ExecFailure::Refused(status) => {
             tracing::error!(status, "the gateway refused an exec request");
             Code::Internal

@@ -226,18 +226,19 @@ impl Lifecycle for LocalLifecycle {
     async fn delete(&self, sandbox: &SandboxName) -> Result<Deleted, DeleteError> {
         let paths = self.paths(&sandbox.pod);
         let refused = |what| move |source| DeleteError::Failed { what, source };
-        let processes =
-            || processes_of(&paths).map_err(refused("looking for the sandbox's processes"));
+        let looking = "looking for the sandbox's processes";
         for (signal, wait) in [(Signal::SIGTERM, TERM_WAIT), (Signal::SIGKILL, KILL_WAIT)] {
-            for process in processes()? {
-                process::signal(&process, signal).map_err(refused("signalling the sandbox"))?;
+            let processes = processes_of(&paths).map_err(refused(looking))?;
+            for process in &processes {
+                process::signal(process, signal).map_err(refused("signalling the sandbox"))?;
             }
             let deadline = Instant::now() + wait;
-            while !processes()?.is_empty() && Instant::now() < deadline {
+            while any_lives(&processes).map_err(refused(looking))? && Instant::now() < deadline {
                 sleep(LOOK_EVERY).await;
             }
         }
-        if !processes()?.is_empty() {
+        // looked for again: one may have been started meanwhile
+        if !processes_of(&paths).map_err(refused(looking))?.is_empty() {
             return Err(DeleteError::StillRunning);
         }
         // renamed first: a half-removed directory never looks like a sandbox
@@ -298,13 +299,17 @@ fn parse_pod(pod: &str) -> Option<(SessionId, Generation)> {
 async fn listening(paths: &Paths, deadline: Instant) -> Result<(Listening, Process), CreateError> {
     let mut absent = 0;
     loop {
-        let drivers = drivers_of(&paths.launch).map_err(failed("looking for the driver"))?;
-        if let Some(listening) = read_json::<Listening>(&paths.listening)
-            .map_err(failed("reading the listening file"))?
-            && let Some(driver) = drivers.iter().find(|d| d.pid == listening.pid)
+        let listening = read_json::<Listening>(&paths.listening)
+            .map_err(failed("reading the listening file"))?;
+        if let Some(listening) = listening
+            && let Some(driver) =
+                process::read(listening.pid).map_err(failed("looking at the driver"))?
+            && !driver.zombie
+            && process::has_argument(driver.pid, &paths.launch)
         {
-            return Ok((listening, *driver));
+            return Ok((listening, driver));
         }
+        let drivers = drivers_of(&paths.launch).map_err(failed("looking for the driver"))?;
         // a process shows no arguments for a moment while it becomes another program
         absent = if drivers.is_empty() { absent + 1 } else { 0 };
         if absent == ABSENT_LOOKS {
@@ -314,6 +319,15 @@ async fn listening(paths: &Paths, deadline: Instant) -> Result<(Listening, Proce
             return Err(CreateError::NotListening);
         }
     }
+}
+
+fn any_lives(processes: &[Process]) -> io::Result<bool> {
+    for process in processes {
+        if process::alive(process.pid, process.start)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 fn drivers_of(launch: &Path) -> io::Result<Vec<Process>> {

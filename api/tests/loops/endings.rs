@@ -55,6 +55,25 @@ async fn unreadable_is_not_gone_and_heals() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_gateway_that_is_away_loses_no_turn() {
+    let stack = Stack::new().await;
+    stack.world.on_turn(|sandbox, turn| {
+        speaks(3)(sandbox, turn);
+        sandbox.read_faults = vec![ReadFault::Unreachable];
+    });
+    let session = stack.delivered("new").await;
+    let _completer = stack.completer("a");
+    // far longer than a status may be unreadable
+    let window = stack.timings.status_unreadable.as_secs_f64();
+    let age = format!("SELECT extract(epoch FROM now() - delivered_at) > 3 * {window} FROM turns");
+    eventually("time passed", async || stack.sql(&age) == "t").await;
+    assert_eq!(stack.phase(&session).await, Phase::Running);
+    stack.world.sandbox(&session, 1, |s| s.read_faults.clear());
+    let turn = stack.until_settled(&session, T1).await;
+    assert_eq!(outcome(&turn), (Verdict::Complete, None));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_silent_turn_is_stopped_and_settled_by_the_deadline() {
     let mut stack = Stack::new().await;
     stack.timings.turn_deadline = Duration::from_millis(400);

@@ -179,7 +179,7 @@ async fn refusals_are_typed_by_their_code_and_a_bare_404_says_nothing_of_the_san
     let nobody = ExecClient::new(&"http://127.0.0.1:1".parse().expect("a URL"), ring());
     assert_eq!(
         nobody.stop(&target(), TurnNo(1)).await,
-        Err(ExecFailure::Transport)
+        Err(ExecFailure::Unreachable)
     );
 }
 

@@ -26,8 +26,10 @@ pub enum ReadFault {
     CutWithFailure(usize),
     /// One byte differs from what was digested.
     Corrupt,
-    /// No answer.
+    /// No answer of the sandbox.
     Transport,
+    /// No answer of the gateway.
+    Unreachable,
 }
 
 #[derive(Default)]
@@ -171,6 +173,9 @@ impl World {
         if fault == Some(ReadFault::Transport) {
             return ReadAnswer::failed(ExecFailure::Transport);
         }
+        if fault == Some(ReadFault::Unreachable) {
+            return ReadAnswer::failed(ExecFailure::Unreachable);
+        }
         let status = sandbox.status.clone().filter(|_| with_status);
         let Some(log) = sandbox.logs.get(&turn) else {
             return ReadAnswer {
@@ -201,7 +206,7 @@ impl World {
                     *byte ^= 1;
                 }
             }
-            Some(ReadFault::Transport) | None => {}
+            Some(ReadFault::Transport | ReadFault::Unreachable) | None => {}
         }
         ReadAnswer {
             header: Some(WindowHeader {
