@@ -8,13 +8,17 @@
 mod tools;
 
 use agent_client_protocol::v1::schema::{
-    ContentBlock, ContentChunk, EmbeddedResourceResource, MessageId, SessionUpdate,
+    ContentBlock, ContentChunk, EmbeddedResourceResource, MessageId, PermissionOptionId,
+    RequestPermissionRequest, SessionUpdate,
 };
 use bex_proto::ids::TurnNo;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use tools::Tools;
+
+/// Largest text of one delta: an escape takes six bytes for one.
+const PIECE_BYTES: usize = bex_proto::limits::PART_BYTES / 8;
 
 /// Maps one turn.
 #[derive(Debug)]
@@ -87,6 +91,24 @@ impl Mapper {
         }
     }
 
+    /// What became of a permission request; `selected` is the option that was chosen by the profile.
+    pub fn permission(
+        &mut self,
+        request: &RequestPermissionRequest,
+        selected: Option<&PermissionOptionId>,
+        out: &mut Vec<Value>,
+    ) {
+        out.push(json!({
+            "type": "data-acp-permission",
+            "data": {
+                "toolCallId": tools::shown_id(self.turn, &request.tool_call.tool_call_id.0),
+                "toolCall": request.tool_call.fields,
+                "options": request.options,
+                "selected": selected,
+            },
+        }));
+    }
+
     /// Ends what is open, at the turn's end.
     pub fn end(&mut self, now: Timestamp, out: &mut Vec<Value>) {
         self.close(now, out);
@@ -112,7 +134,9 @@ impl Mapper {
             out.push(self.begin(kind, chunk.message_id, now));
         }
         if let Some(open) = &self.open {
-            out.push(json!({"type": format!("{}-delta", kind.as_str()), "id": open.id, "delta": text.text}));
+            for piece in pieces(&text.text) {
+                out.push(json!({"type": format!("{}-delta", kind.as_str()), "id": open.id, "delta": piece}));
+            }
         }
     }
 
@@ -142,6 +166,17 @@ impl Mapper {
             }));
         }
     }
+}
+
+/// A text in pieces that each fit a part even when every byte of them is escaped; no character is cut.
+fn pieces(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = Some(text);
+    std::iter::from_fn(move || {
+        let text = rest.take()?;
+        let (piece, after) = text.split_at(text.floor_char_boundary(PIECE_BYTES));
+        rest = (!after.is_empty()).then_some(after);
+        Some(piece)
+    })
 }
 
 /// Content that is not text.

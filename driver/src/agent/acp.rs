@@ -161,7 +161,7 @@ async fn converse(
                 deadline = Instant::now() + STOP_GRACE;
                 let cancel = CancelNotification::new(live.session.clone());
                 if let Err(cause) = live.connection.send_notification(cancel) {
-                    warn!(error = %cause.message, "agent cannot be asked to stop");
+                    warn!(code = ?cause.code, "agent cannot be asked to stop");
                 }
             }
             Some(message) = live.messages.recv() => speaker.say(message),
@@ -221,7 +221,10 @@ impl Speaker<'_> {
                 self.mapper
                     .update(*update, Timestamp::now(), &mut self.parts);
             }
-            FromAgent::Part(part) => self.parts.push(part),
+            FromAgent::Permission(request, selected) => {
+                self.mapper
+                    .permission(&request, selected.as_ref(), &mut self.parts);
+            }
         }
         self.flush();
     }

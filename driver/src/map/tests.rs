@@ -99,3 +99,41 @@ fn plans_have_a_stable_id_and_other_kinds_are_transient() {
         ]
     );
 }
+
+#[test]
+fn nothing_of_a_tool_s_output_is_lost() {
+    let content = json!([{"type": "content", "content": {"type": "text", "text": "shown"}}]);
+    for (fields, output) in [
+        (json!({}), json!(null)),
+        (json!({"content": content}), json!("shown")),
+        (json!({"rawOutput": [1]}), json!([1])),
+        (
+            json!({"rawOutput": [1], "content": content}),
+            json!({"rawOutput": [1], "content": "shown"}),
+        ),
+    ] {
+        let mut update =
+            json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "completed"});
+        for (name, value) in fields.as_object().expect("fields") {
+            update[name] = value.clone();
+        }
+        assert_eq!(
+            map(&[update]).last().map(|p| p["output"].clone()),
+            Some(output)
+        );
+    }
+}
+
+#[test]
+fn a_text_too_long_for_a_part_comes_in_pieces() {
+    let text = "é\u{1}".repeat(400_000);
+    let out = map(&[chunk("agent_message_chunk", &text)]);
+    assert!(
+        out.len() > 3
+            && out
+                .iter()
+                .all(|p| p.to_string().len() <= bex_proto::limits::PART_BYTES)
+    );
+    let joined: String = out.iter().filter_map(|p| p["delta"].as_str()).collect();
+    assert!(joined == text);
+}

@@ -68,7 +68,7 @@ impl Tools {
         now: Timestamp,
         out: &mut Vec<Value>,
     ) {
-        let shown_id = format!("t{}-{id}", self.turn);
+        let shown_id = shown_id(self.turn, id);
         if !self.calls.contains_key(id) {
             if self.calls.len() >= MAX_CALLS {
                 self.calls.clear();
@@ -193,7 +193,8 @@ impl Call {
 
     fn output(&self) -> Value {
         match (&self.raw_output, self.texts()) {
-            (Some(raw), _) => raw.clone(),
+            (Some(raw), text) if text.is_empty() => raw.clone(),
+            (Some(raw), text) => json!({"rawOutput": raw, "content": text}),
             (None, text) if text.is_empty() => Value::Null,
             (None, text) => Value::String(text),
         }
@@ -207,6 +208,11 @@ impl Call {
             (None, _) => "the tool failed".to_owned(),
         }
     }
+}
+
+/// An agent's id of a call as it stands in parts: agents count anew in every life, and a replay shows all turns together.
+pub fn shown_id(turn: TurnNo, id: &str) -> String {
+    format!("t{turn}-{id}")
 }
 
 fn put(part: &mut Value, name: &str, value: Option<String>) {

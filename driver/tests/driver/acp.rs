@@ -159,6 +159,7 @@ async fn permissions_are_answered_by_the_profile_and_shown() {
         let parts = speak(&sandbox, 1, "ask", None).await;
         assert_eq!(parts[0]["type"], "data-acp-permission");
         assert_eq!(parts[0]["data"]["selected"], chosen);
+        assert_eq!(parts[0]["data"]["toolCallId"], "t1-c1");
         assert!(
             text(&parts).contains(&format!(r#""optionId":"{chosen}""#)),
             "{}",

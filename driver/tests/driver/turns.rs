@@ -1,7 +1,9 @@
 //! The life of turns.
 
-use bex_proto::driver::{DriverState, TurnDigest, TurnState};
-use bex_proto::ids::TurnNo;
+use bex_proto::driver::{
+    DriverState, TurnDigest, TurnState, dropped_record, log_record, write_part_record,
+};
+use bex_proto::ids::{Generation, PartIndex, TurnNo};
 use bex_proto::launch::Pace;
 
 use crate::sandbox::{Sandbox, eventually, logged, parts, turn_end};
@@ -169,4 +171,24 @@ async fn sigterm_ends_the_turn_and_the_log_is_served_until_the_second_one() {
     sandbox.sigterm();
     let status = sandbox.child().wait().await.expect("it ends");
     assert!(status.success(), "{status}");
+}
+
+#[tokio::test]
+async fn a_full_log_that_was_not_ended_still_says_that_it_is_not_whole() {
+    let sandbox = Sandbox::playing(parts(3), Pace::Max);
+    let mut log = log_record(Generation(1), "log-a", TurnNo(1)).into_bytes();
+    let part = br#"{"type":"x"}"#;
+    write_part_record(
+        &mut log,
+        jiff::Timestamp::now(),
+        TurnNo(1),
+        PartIndex(0),
+        part,
+    );
+    log.extend_from_slice(dropped_record(TurnNo(1), PartIndex(1)).as_bytes());
+    std::fs::write(sandbox.log_path(1), log).expect("written");
+    let sandbox = sandbox.start().await;
+    let end = turn_end(&sandbox.log_path(1)).expect("ended");
+    assert_eq!((end.state, end.parts), (TurnState::Failed, 1));
+    assert_eq!(end.dropped.map(|d| d.first), Some(PartIndex(1)));
 }

@@ -8,14 +8,14 @@ use agent_client_protocol::schema::ProtocolVersion;
 use agent_client_protocol::v1::ConnectionTo;
 use agent_client_protocol::v1::schema::{
     ClientCapabilities, FileSystemCapabilities, Implementation, InitializeRequest,
-    LoadSessionRequest, NewSessionRequest, PermissionOptionKind, ReadTextFileRequest,
-    RequestPermissionOutcome, RequestPermissionRequest, RequestPermissionResponse,
-    SelectedPermissionOutcome, SessionId, SessionNotification, SessionUpdate, WriteTextFileRequest,
+    LoadSessionRequest, NewSessionRequest, PermissionOptionId, PermissionOptionKind,
+    ReadTextFileRequest, RequestPermissionOutcome, RequestPermissionRequest,
+    RequestPermissionResponse, SelectedPermissionOutcome, SessionId, SessionNotification,
+    SessionUpdate, WriteTextFileRequest,
 };
 use agent_client_protocol::{Agent as AgentRole, Client, Error, Lines};
 use bex_proto::launch::{Isolation, Permissions};
 use futures::sink;
-use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::sync::{mpsc, oneshot};
@@ -32,8 +32,8 @@ use crate::bounds::{AGENT_QUEUE, AGENT_STDERR_BYTES};
 pub enum FromAgent {
     /// A report.
     Update(Box<SessionUpdate>),
-    /// A part made here from what it asked.
-    Part(Value),
+    /// What it asked, and the option chosen for it.
+    Permission(Box<RequestPermissionRequest>, Option<PermissionOptionId>),
 }
 
 /// What the agent knows of earlier turns.
@@ -120,7 +120,7 @@ impl Live {
         match live.open(spawn, has_files, resume).await {
             Ok(memory) => Ok((live, memory)),
             Err(error) if live.closed.is_cancelled() => {
-                debug!(error = %error.message, "agent ended while it started");
+                debug!(code = ?error.code, "agent ended while it started");
                 Err(format!("the agent ended: {}", live.ending().await))
             }
             Err(error) => Err(format!("the agent opens no session: {}", error.message)),
@@ -155,7 +155,7 @@ impl Live {
                     self.session = session;
                     return Ok(Memory::Loaded);
                 }
-                Err(error) => warn!(error = %error.message, "agent cannot load its session"),
+                Err(error) => warn!(code = ?error.code, "agent cannot load its session"),
             }
         }
         let new = NewSessionRequest::new(workdir);
@@ -247,8 +247,15 @@ async fn run(
         )
         .on_receive_request(
             async move |request: RequestPermissionRequest, responder, _agent| {
-                let (outcome, part) = decide(&request, permissions);
-                let _ = asked.send(FromAgent::Part(part)).await;
+                let selected = decide(&request, permissions);
+                let outcome = match selected.clone() {
+                    Some(option) => {
+                        RequestPermissionOutcome::Selected(SelectedPermissionOutcome::new(option))
+                    }
+                    None => RequestPermissionOutcome::Cancelled,
+                };
+                let message = FromAgent::Permission(Box::new(request), selected);
+                let _ = asked.send(message).await;
                 responder.respond(RequestPermissionResponse::new(outcome))
             },
             agent_client_protocol::on_receive_request!(),
@@ -277,7 +284,7 @@ async fn run(
         )
         .await;
     if let Err(error) = done {
-        debug!(error = %error.message, "agent's connection broke");
+        debug!(code = ?error.code, "agent's connection broke");
     }
 }
 
@@ -289,11 +296,11 @@ async fn write_line(mut stdin: ChildStdin, line: String) -> io::Result<ChildStdi
     Ok(stdin)
 }
 
-/// Answers a permission request as the profile says, by an option's kind, never by its place or name; the narrower one first.
+/// Chooses as the profile says, by an option's kind, never by its place or name; the narrower one first.
 fn decide(
     request: &RequestPermissionRequest,
     permissions: Permissions,
-) -> (RequestPermissionOutcome, Value) {
+) -> Option<PermissionOptionId> {
     let wanted = match permissions {
         Permissions::Allow => [
             PermissionOptionKind::AllowOnce,
@@ -304,25 +311,10 @@ fn decide(
             PermissionOptionKind::RejectAlways,
         ],
     };
-    let chosen = wanted
+    wanted
         .iter()
-        .find_map(|kind| request.options.iter().find(|option| option.kind == *kind));
-    let part = json!({
-        "type": "data-acp-permission",
-        "data": {
-            "toolCall": request.tool_call,
-            "options": request.options,
-            "permissions": permissions,
-            "selected": chosen.map(|option| &option.option_id),
-        },
-    });
-    let outcome = match chosen {
-        Some(option) => RequestPermissionOutcome::Selected(SelectedPermissionOutcome::new(
-            option.option_id.clone(),
-        )),
-        None => RequestPermissionOutcome::Cancelled,
-    };
-    (outcome, part)
+        .find_map(|kind| request.options.iter().find(|option| option.kind == *kind))
+        .map(|option| option.option_id.clone())
 }
 
 /// Reads standard error so that the agent never waits for it, and keeps its end.
