@@ -81,7 +81,8 @@ impl Batcher {
         self.open.is_empty() && self.queue.is_empty() && self.appending.is_none()
     }
 
-    /// Batches that wait, and bytes not in the store yet, for metrics and tests.
+    /// Batches that wait, and bytes not in the store yet.
+    #[cfg(test)]
     pub fn load(&self) -> (usize, usize) {
         (self.queue.len(), self.outstanding)
     }

@@ -74,7 +74,9 @@ pub struct Ring {
     bytes: usize,
     /// Every spoken part at or above this index is here.
     floor: PartIndex,
-    /// The next index expected from the driver; `None` until the source knows where it begins.
+    /// Where the source began; `None` until it knows.
+    base: Option<PartIndex>,
+    /// The next index expected from the driver.
     next: Option<PartIndex>,
     end: Option<SourceEnd>,
 }
@@ -87,6 +89,7 @@ impl Ring {
             parts: VecDeque::new(),
             bytes: 0,
             floor: PartIndex(0),
+            base: None,
             next: None,
             end: None,
         }
@@ -95,7 +98,13 @@ impl Ring {
     /// The source will give the parts from `base` on; what is before is the store's.
     pub fn begin(&mut self, base: PartIndex) {
         self.floor = base;
+        self.base = Some(base);
         self.next = Some(base);
+    }
+
+    /// Where the source began.
+    pub fn base(&self) -> Option<PartIndex> {
+        self.base
     }
 
     /// The next index expected from the driver.
@@ -147,12 +156,6 @@ impl Ring {
             .take_while(|(part, index)| part.id.index.0 == *index)
             .map(|(part, _)| Arc::clone(part));
         TailRead::Parts(run.collect())
-    }
-
-    /// The first spoken part at or above `at` that is still here: where a reader goes on that gave up on what is before.
-    pub fn next_at(&self, at: PartIndex) -> Option<PartIndex> {
-        let from = self.parts.partition_point(|part| part.id.index < at);
-        self.parts.get(from).map(|part| part.id.index)
     }
 }
 
@@ -207,6 +210,11 @@ impl Tail {
     /// See [`Ring::next`].
     pub fn next(&self) -> Option<PartIndex> {
         self.ring().next()
+    }
+
+    /// See [`Ring::base`].
+    pub fn base(&self) -> Option<PartIndex> {
+        self.ring().base()
     }
 
     /// How it ended, if it did.

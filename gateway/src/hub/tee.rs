@@ -102,6 +102,7 @@ impl Tee<'_> {
         let mut stalled_since: Option<Instant> = None;
         loop {
             changed.borrow_and_update();
+            let before = self.at;
             let supply = self.take();
             if matches!(supply, Supply::Ended | Supply::Overtaken) {
                 self.batcher.flush();
@@ -116,10 +117,11 @@ impl Tee<'_> {
                     Supply::Waiting | Supply::NoRoom => {}
                 }
             }
+            if supply != Supply::NoRoom || self.at != before {
+                stalled_since = None;
+            }
             if supply == Supply::NoRoom {
                 stalled_since.get_or_insert_with(Instant::now);
-            } else {
-                stalled_since = None;
             }
             tokio::select! {
                 answer = maybe(appending.as_mut()) => {
@@ -139,7 +141,7 @@ impl Tee<'_> {
 
     /// Takes from the tail what there is room for.
     fn take(&mut self) -> Supply {
-        let Some(mut at) = self.at.or_else(|| self.tail.next()) else {
+        let Some(mut at) = self.at.or_else(|| self.tail.base()) else {
             return if self.tail.end().is_some() { Supply::Ended } else { Supply::Waiting };
         };
         let supply = loop {

@@ -1,0 +1,320 @@
+//! A driver over TCP that does everything wrong that a driver can do.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use bex_proto::driver::{DriverKey, GRANT_HEADER, PROOF_HEADER};
+use bex_proto::exec::SandboxRequest;
+use bex_proto::ids::PartId;
+use bex_proto::ticket::{DriverGrant, KeyRing};
+use bex_proto::transcript::Part;
+use bex_proto::{Generation, SessionId, TurnNo};
+use bex_store::transcript::AppendError;
+use proptest::prelude::*;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::super::store::{SpeechStore, Stored};
+use super::super::tail::TailRead;
+use super::super::{HubDeps, TeeMode};
+use super::*;
+use crate::sandbox::{ExecPipe, ExecStartError, Targets};
+
+const KEYS: &str = "a:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+
+/// What the driver answers to the n-th stream request: a status line's rest and a body, then it hangs up.
+#[derive(Debug, Clone)]
+enum Answer {
+    Events(String),
+    /// Events, then silence.
+    Open(String),
+    Redirect(SocketAddr),
+    Status(u16),
+}
+
+/// A driver that proves itself and then follows its script; the last answer is repeated.
+struct Driver {
+    address: SocketAddr,
+    asked: Arc<Mutex<Vec<String>>>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Driver {
+    async fn start(target: &TargetRef, script: Vec<Answer>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let (asked_in, target) = (Arc::clone(&asked), target.clone());
+        let task = tokio::spawn(async move {
+            loop {
+                let (socket, _) = listener.accept().await.expect("a connection");
+                converse(socket, &target, &script, &asked_in).await;
+            }
+        });
+        Self { address, asked, task }
+    }
+
+    fn asked(&self) -> Vec<String> {
+        self.asked.lock().expect("no panic").clone()
+    }
+}
+
+async fn converse(mut socket: TcpStream, target: &TargetRef, script: &[Answer], asked: &Mutex<Vec<String>>) {
+    while let Some(head) = request_head(&mut socket).await {
+        let path = head.split(' ').nth(1).expect("a request line").to_owned();
+        let proof = proof(&head, target);
+        if path == "/hello" {
+            let hello = format!("HTTP/1.1 200 OK\r\n{PROOF_HEADER}: {proof}\r\ncontent-length: 0\r\n\r\n");
+            socket.write_all(hello.as_bytes()).await.expect("written");
+            continue;
+        }
+        let n = {
+            let mut asked = asked.lock().expect("no panic");
+            asked.push(path);
+            asked.len() - 1
+        };
+        let answer = script.get(n).or(script.last()).expect("a script").clone();
+        let (status, extra, body) = match &answer {
+            Answer::Events(body) | Answer::Open(body) => ("200 OK".to_owned(), String::new(), body.as_str()),
+            Answer::Redirect(to) => ("302 Found".to_owned(), format!("location: http://{to}/stream\r\n"), ""),
+            Answer::Status(status) => (format!("{status} Whatever"), String::new(), ""),
+        };
+        let head = format!("HTTP/1.1 {status}\r\n{PROOF_HEADER}: {proof}\r\n{extra}connection: close\r\n\r\n");
+        let _ = socket.write_all(head.as_bytes()).await;
+        let _ = socket.write_all(body.as_bytes()).await;
+        if matches!(answer, Answer::Open(_)) {
+            let _ = socket.read(&mut [0; 16]).await;
+        }
+        return;
+    }
+}
+
+async fn request_head(socket: &mut TcpStream) -> Option<String> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0; 1];
+        if socket.read(&mut byte).await.ok()? == 0 {
+            return None;
+        }
+        head.extend_from_slice(&byte);
+    }
+    String::from_utf8(head).ok()
+}
+
+fn proof(head: &str, target: &TargetRef) -> String {
+    let ring = KeyRing::parse(KEYS).expect("a ring");
+    let key = DriverKey::derive(ring.signing_key().1, &target.session, target.generation);
+    let grant = head
+        .lines()
+        .find_map(|line| line.split_once(": ").filter(|(name, _)| name.eq_ignore_ascii_case(GRANT_HEADER)))
+        .expect("every call carries a grant")
+        .1;
+    let grant = DriverGrant::verify(grant, &key, jiff::Timestamp::now().as_second()).expect("a good grant");
+    key.proof(&grant.jti, &target.session, target.generation)
+}
+
+/// A target that is seen as the script says.
+struct Seen(Mutex<Look>);
+
+#[async_trait]
+impl Targets for Seen {
+    async fn look(&self, _: &TargetRef) -> Look {
+        *self.0.lock().expect("no panic")
+    }
+
+    async fn exec(&self, _: &TargetRef, _: SandboxRequest) -> Result<ExecPipe, ExecStartError> {
+        Err(ExecStartError::Gone)
+    }
+}
+
+/// A store that knows where the turn's prefix ends.
+struct Prefix(u32);
+
+#[async_trait]
+impl SpeechStore for Prefix {
+    async fn contiguous_end(&self, _: &Speech) -> Result<PartIndex, StoreError> {
+        Ok(PartIndex(self.0))
+    }
+
+    async fn append(&self, _: &Speech, _: &[Part]) -> Result<Stored, AppendError> {
+        Ok(Stored::All)
+    }
+}
+
+fn target() -> TargetRef {
+    TargetRef {
+        session: SessionId::random(),
+        generation: Generation(1),
+        namespace: "n".into(),
+        pod: "p".into(),
+        pod_uid: "u".into(),
+        container: "c".into(),
+        legacy: false,
+        driver_kid: "a".into(),
+    }
+}
+
+struct Heard {
+    indexes: Vec<u32>,
+    end: Option<SourceEnd>,
+    asked: Vec<String>,
+}
+
+/// Reads turn 1 from the scripted driver until the source ends, or until `enough` parts are there.
+async fn hear(prefix: u32, script: Vec<Answer>, enough: usize) -> Heard {
+    let target = target();
+    let driver = Driver::start(&target, script).await;
+    let look = Look::Running { address: driver.address, terminating: false };
+    let (tail, end) = read_from(&target, Arc::new(Seen(Mutex::new(look))), prefix, enough).await;
+    Heard { indexes: indexes(&tail), end, asked: driver.asked() }
+}
+
+async fn read_from(target: &TargetRef, seen: Arc<Seen>, prefix: u32, enough: usize) -> (Tail, Option<SourceEnd>) {
+    let deps = HubDeps {
+        store: Arc::new(Prefix(prefix)),
+        targets: seen,
+        driver_keys: Arc::new(KeyRing::parse(KEYS).expect("a ring")),
+        tee: TeeMode::Off,
+    };
+    let speech = Speech { session: target.session.clone(), turn: TurnNo(1), generation: Generation(1) };
+    let (tail, stop) = (Tail::default(), CancellationToken::new());
+    let mut changed = tail.watch();
+    tokio::select! {
+        () = read(&deps, target, &speech, &tail, &stop) => {}
+        () = async { while indexes(&tail).len() < enough { changed.changed().await.expect("the tail lives"); } } => {}
+    }
+    let end = tail.end();
+    (tail, end)
+}
+
+fn indexes(tail: &Tail) -> Vec<u32> {
+    let mut at = tail.base().unwrap_or(PartIndex(0));
+    let mut all = Vec::new();
+    loop {
+        match tail.read(at, 4096) {
+            TailRead::Parts(parts) => {
+                all.extend(parts.iter().map(|p| p.id.index.0));
+                at = parts.last().map_or(at, |p| p.id.index.next());
+            }
+            TailRead::Jump { to } => at = to,
+            TailRead::Behind { floor } => at = floor,
+            TailRead::Wait | TailRead::Ended(_) => return all,
+        }
+    }
+}
+
+const TEXT: &str = r#"{"type":"text-delta","id":"t","delta":"x"}"#;
+
+fn events(ids: impl IntoIterator<Item = u32>) -> String {
+    ids.into_iter().map(|i| format!("id: {}\ndata: {TEXT}\n\n", PartId::new(1, i))).collect()
+}
+
+fn done(ids: impl IntoIterator<Item = u32>) -> Answer {
+    Answer::Events(events(ids) + "data: [DONE]\n\n")
+}
+
+const ALL: usize = usize::MAX;
+
+#[tokio::test]
+async fn a_turn_is_read_from_its_stored_prefix_to_its_end() {
+    let heard = hear(2, vec![done(0..5)], ALL).await;
+    assert_eq!((heard.indexes, heard.end), (vec![2, 3, 4], Some(SourceEnd::Done)));
+    assert_eq!(heard.asked, ["/stream?turn=1&from=2"]);
+}
+
+#[tokio::test]
+async fn a_stream_without_its_end_mark_is_dialled_again_where_it_broke() {
+    let script = vec![
+        Answer::Events(events(0..3) + "id: 1.3\ndata: {\"type\":\"text-de"),
+        Answer::Events(events(1..5)),
+        done(5..6),
+    ];
+    let heard = hear(0, script, ALL).await;
+    assert_eq!((heard.indexes, heard.end), (vec![0, 1, 2, 3, 4, 5], Some(SourceEnd::Done)));
+    assert_eq!(heard.asked, ["/stream?turn=1&from=0", "/stream?turn=1&from=3", "/stream?turn=1&from=5"]);
+}
+
+#[tokio::test]
+async fn a_redirect_is_never_followed_and_other_refusals_are_asked_again() {
+    let elsewhere = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let to = elsewhere.local_addr().expect("an address");
+    let script = vec![Answer::Redirect(to), Answer::Status(404), Answer::Status(500), done(0..1)];
+    let heard = hear(0, script, ALL).await;
+    assert_eq!((heard.indexes, heard.end, heard.asked.len()), (vec![0], Some(SourceEnd::Done), 4));
+    let visited = futures::poll!(std::pin::pin!(elsewhere.accept()));
+    assert!(visited.is_pending(), "nobody went there");
+}
+
+#[tokio::test]
+async fn a_two_mebibyte_event_is_a_named_stand_in_and_its_neighbours_are_whole() {
+    let big = "x".repeat(2 << 20);
+    let script = vec![Answer::Events(format!("{}id: 1.1\ndata: {big}\n\n{}data: [DONE]\n\n", events(0..1), events(2..3)))];
+    let target = target();
+    let driver = Driver::start(&target, script).await;
+    let look = Look::Running { address: driver.address, terminating: false };
+    let (tail, end) = read_from(&target, Arc::new(Seen(Mutex::new(look))), 0, ALL).await;
+    assert_eq!((indexes(&tail), end), (vec![0, 1, 2], Some(SourceEnd::Done)));
+    match tail.read(PartIndex(1), 1) {
+        TailRead::Parts(parts) => {
+            let text = std::str::from_utf8(&parts[0].bytes).expect("text");
+            assert!(text.contains(r#""reason":"too_large","bytes":2097152"#), "{text}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_stream_that_never_ends_is_read_as_it_comes() {
+    let heard = hear(0, vec![Answer::Open(events(0..7))], 7).await;
+    assert_eq!((heard.indexes, heard.end), ((0..7).collect(), None));
+}
+
+#[tokio::test]
+async fn a_target_that_is_gone_is_never_dialled() {
+    let target = target();
+    let driver = Driver::start(&target, vec![done(0..1)]).await;
+    let (_, end) = read_from(&target, Arc::new(Seen(Mutex::new(Look::Gone))), 0, ALL).await;
+    assert_eq!((end, driver.asked().len()), (Some(SourceEnd::Gone), 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_target_that_cannot_be_seen_is_lost_after_thirty_seconds_and_not_before() {
+    let start = Instant::now();
+    let (_, end) = read_from(&target(), Arc::new(Seen(Mutex::new(Look::Unknown))), 0, ALL).await;
+    assert_eq!(end, Some(SourceEnd::Lost));
+    let waited = start.elapsed();
+    assert!(waited >= limits::SOURCE_RETRY && waited <= limits::SOURCE_RETRY + REDIAL.1, "{waited:?}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    /// A live stream that begins anywhere, repeats, reorders, leaves out and breaks off.
+    #[test]
+    fn whatever_a_driver_streams_ids_come_once_and_in_order(
+        prefix in 0u32..4,
+        streams in proptest::collection::vec(proptest::collection::vec(0u32..20, 0..30), 1..4),
+    ) {
+        let mut script: Vec<Answer> = streams.iter().map(|ids| Answer::Events(events(ids.iter().copied()))).collect();
+        script.push(done([]));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let heard = runtime.block_on(hear(prefix, script, ALL));
+        let mut next = prefix;
+        let mut expected = Vec::new();
+        for id in streams.concat() {
+            if id >= next {
+                expected.push(id);
+                next = id + 1;
+            }
+        }
+        prop_assert_eq!(heard.indexes, expected);
+        prop_assert_eq!(heard.end, Some(SourceEnd::Done));
+    }
+}
