@@ -133,3 +133,45 @@ impl TurnLog {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bex_proto::driver::TurnState;
+
+    #[test]
+    fn the_reserve_is_kept_free_for_the_last_two_records() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("log");
+        let form = LogForm::Numbered(Generation(1));
+        let mut log = TurnLog::begin(&path, form, TurnNo(1)).expect("a log");
+        let part = format!(r#"{{"type":"x","d":"{}"}}"#, "y".repeat(900));
+        let mut index = PartIndex(0);
+        while !log.has_holes() {
+            log.part(TurnNo(1), index, part.as_bytes());
+            index = index.next();
+        }
+        let first = log.dropped().expect("just dropped").first;
+        let mark = dropped_record(TurnNo(1), first).len() as u64;
+        let kept = log.size - mark;
+        let bound = limits::TURN_LOG_BYTES - limits::TURN_LOG_RESERVE;
+        assert!(kept <= bound && kept > bound - 1100, "{kept}");
+        log.part(TurnNo(1), index, br#"{"type":"small"}"#);
+        assert_eq!(
+            log.size,
+            kept + mark,
+            "nothing but turn-end comes after the mark"
+        );
+        let end = TurnEnd {
+            turn: TurnNo(u32::MAX),
+            parts: u32::MAX,
+            bytes: u64::MAX,
+            sha256: "f".repeat(64),
+            state: TurnState::Succeeded,
+            dropped: log.dropped(),
+        };
+        assert!(log.end(&end));
+        let size = std::fs::metadata(&path).expect("a log").len();
+        assert!(size <= limits::TURN_LOG_BYTES, "{size}");
+    }
+}
