@@ -25,6 +25,7 @@ const MIGRATIONS: &[(i32, &str, &str)] = &[
     (3, "work", include_str!("../migrations/0003_work.sql")),
     (4, "access", include_str!("../migrations/0004_access.sql")),
     (5, "append", include_str!("../migrations/0005_append.sql")),
+    (6, "pages", include_str!("../migrations/0006_pages.sql")),
 ];
 
 /// Key of the session lock ("bexmigr" in ASCII): one migrator at a time per database.

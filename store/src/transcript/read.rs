@@ -40,30 +40,11 @@ pub struct FeedPage {
     pub caught_up: bool,
 }
 
-/// The running byte sum is taken over at most LIMIT rows, and `octet_length` reads no payload (storage is EXTERNAL).
-macro_rules! page {
-    ($where:literal, $order:literal, $limit:literal, $bytes:literal) => {
-        concat!(
-            "SELECT turn, part_index, seq, kind, chunk_id, part, spoken_at, created_at FROM (SELECT p.*,",
-            " row_number() OVER (ORDER BY ", $order, ") AS n,",
-            " sum(octet_length(part)) OVER (ORDER BY ", $order, ") AS run FROM (SELECT * FROM transcript_parts WHERE ",
-            $where, " ORDER BY ", $order, " LIMIT ", $limit, ") p) q WHERE n = 1 OR run <= ", $bytes, " ORDER BY ", $order
-        )
-    };
-}
-
-const CONVERSATION: &str = page!(
-    "session_id = $1 AND (turn, part_index) >= ($2, $3)",
-    "turn, part_index",
-    "$4",
-    "$5"
-);
-const FEED: &str = page!(
-    "session_id = $1 AND seq >= 0 AND seq > $2",
-    "seq",
-    "$3",
-    "$4"
-);
+const CONVERSATION: &str =
+    "SELECT turn, part_index, seq, kind, chunk_id, part, spoken_at, created_at
+                              FROM bex_conversation_page($1, $2, $3, $4, $5)";
+const FEED: &str = "SELECT turn, part_index, seq, kind, chunk_id, part, spoken_at, created_at
+                      FROM bex_feed_page($1, $2, $3, $4)";
 
 impl StoredPart {
     fn read(row: &Row) -> Result<Self, StoreError> {

@@ -228,3 +228,35 @@ async fn heads_tell_what_is_open_without_payloads() {
         [texts[2].as_bytes(), texts[3].as_bytes()]
     );
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_page_reads_no_more_than_it_gives_however_little_the_planner_knows() {
+    let store = Store::new().await;
+    let session = store.running().await;
+    for batch in 0..20 {
+        store
+            .append(&session, &parts(batch * 1000..(batch + 1) * 1000))
+            .await;
+    }
+    let client = tokio_postgres_client(&store).await;
+    for page in [
+        format!("bex_conversation_page('{session}', 1, 50, 100, 1000000)"),
+        format!("bex_conversation_page('{session}', 1, 50, 1000, 6000)"),
+        format!("bex_feed_page('{session}', 50, 100, 1000000)"),
+    ] {
+        let explain = format!(
+            "EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, COSTS OFF, SUMMARY OFF) SELECT * FROM {page}"
+        );
+        // the first call plans; the second shows what a page costs
+        client.query(&explain, &[]).await.unwrap();
+        let plan = client.query(&explain, &[]).await.unwrap();
+        let lines: Vec<String> = plan.iter().map(|row| row.get(0)).collect();
+        let buffers = lines.iter().find(|line| line.contains("Buffers:")).unwrap();
+        let blocks: u32 = buffers
+            .split(['=', ' '])
+            .filter_map(|word| word.parse::<u32>().ok())
+            .sum();
+        // 100 parts lie in three or four blocks; the session has several hundred
+        assert!(blocks < 60, "{page}: {buffers}");
+    }
+}
