@@ -6,7 +6,7 @@
 
 mod batcher;
 mod numbering;
-mod source;
+pub(crate) mod source;
 pub mod store;
 pub mod tail;
 pub mod tee;

@@ -1,0 +1,6 @@
+//! The attach listener in this process: a real store, a scripted driver over TCP, and the bytes a browser would get.
+
+mod door;
+mod live;
+mod replay;
+mod rig;

@@ -141,4 +141,4 @@ impl Reading<'_> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -92,7 +92,7 @@ impl Viewer {
         let mut showing = Showing { row, known, place, began_open, told_gap: false, live: None };
         showing.row.prompt = String::new();
         if began_open {
-            if showing.row.delivery_started_at.is_none() {
+            if self.scope == Scope::Turn && showing.row.delivery_started_at.is_none() {
                 self.announce(Channel::Dispatch).await?;
             }
             self.join(&mut showing).await?;

@@ -21,11 +21,11 @@ use super::super::{HubDeps, TeeMode};
 use super::*;
 use crate::sandbox::{ExecPipe, ExecStartError, Targets};
 
-const KEYS: &str = "a:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+pub(crate) const KEYS: &str = "a:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 
 /// What the driver answers to the n-th stream request: a status line's rest and a body, then it hangs up.
 #[derive(Debug, Clone)]
-enum Answer {
+pub(crate) enum Answer {
     Events(String),
     /// Events, then silence.
     Open(String),
@@ -34,8 +34,8 @@ enum Answer {
 }
 
 /// A driver that proves itself and then follows its script; the last answer is repeated.
-struct Driver {
-    address: SocketAddr,
+pub(crate) struct Driver {
+    pub(crate) address: SocketAddr,
     asked: Arc<Mutex<Vec<String>>>,
     task: tokio::task::JoinHandle<()>,
 }
@@ -47,7 +47,7 @@ impl Drop for Driver {
 }
 
 impl Driver {
-    async fn start(target: &TargetRef, script: Vec<Answer>) -> Self {
+    pub(crate) async fn start(target: &TargetRef, script: Vec<Answer>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let asked = Arc::new(Mutex::new(Vec::new()));
@@ -61,7 +61,7 @@ impl Driver {
         Self { address, asked, task }
     }
 
-    fn asked(&self) -> Vec<String> {
+    pub(crate) fn asked(&self) -> Vec<String> {
         self.asked.lock().expect("no panic").clone()
     }
 }
@@ -121,7 +121,7 @@ fn proof(head: &str, target: &TargetRef) -> String {
 }
 
 /// A target that is seen as the script says.
-struct Seen(Mutex<Look>);
+pub(crate) struct Seen(pub(crate) Mutex<Look>);
 
 #[async_trait]
 impl Targets for Seen {

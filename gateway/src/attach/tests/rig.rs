@@ -1,0 +1,386 @@
+//! A store, a listener, a target, and short words for what the tests say often.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bex_proto::driver::{TurnDigest, TurnEnd, TurnState};
+use bex_proto::exec::SandboxRequest;
+use bex_proto::ids::PartId;
+use bex_proto::session::SessionKind;
+use bex_proto::sse::{Event, Splitter};
+use bex_proto::ticket::{ATTACH_HEADER, random_jti};
+use bex_proto::transcript::{Part, inspect};
+use bex_proto::{Generation, SessionId, TurnNo};
+use bex_store::DbConfig;
+use bex_store::dispatch::{BeginGeneration, Delivery, NewSandbox};
+use bex_store::sessions::{AgentSpec, BeginTurn, NewSession, NewTurn};
+use bex_store::settle::{Cause, SandboxAfter, Settle, Settled};
+use bex_store::transcript::{Append, Marks};
+use bex_testpg::Database;
+use bytes::Bytes;
+use http_body_util::Full;
+
+use super::super::*;
+use crate::hub::source::tests::KEYS;
+use crate::sandbox::{ExecPipe, ExecStartError, Look, TargetRef};
+
+/// The longest a test waits for anything.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Targets that are seen as the test says, and that count the looks.
+pub(super) struct Scripted {
+    pub(super) look: Mutex<Look>,
+    pub(super) looks: Mutex<u32>,
+}
+
+#[async_trait]
+impl Targets for Scripted {
+    async fn look(&self, _: &TargetRef) -> Look {
+        *self.looks.lock().expect("no panic") += 1;
+        *self.look.lock().expect("no panic")
+    }
+
+    async fn exec(&self, _: &TargetRef, _: SandboxRequest) -> Result<ExecPipe, ExecStartError> {
+        Err(ExecStartError::Gone)
+    }
+}
+
+pub(super) struct Rig {
+    pub(super) db: Db,
+    pub(super) database: Database,
+    pub(super) attach: Arc<Attach>,
+    pub(super) targets: Arc<Scripted>,
+}
+
+pub(super) fn keys() -> KeyRing {
+    KeyRing::parse(KEYS).expect("a ring")
+}
+
+impl Rig {
+    pub(super) async fn new() -> Self {
+        Self::with_keys(Some(keys())).await
+    }
+
+    pub(super) async fn with_keys(attach_keys: Option<KeyRing>) -> Self {
+        let key = bex_store::migrate::schema_fingerprint();
+        let build = |url: String| async move { bex_store::migrate(&DbConfig::new(url, "test")).await.map(|_| ()) };
+        let server = bex_testpg::server().expect("PostgreSQL");
+        let database = server.database_from(&key, build).await.expect("a database");
+        let config = DbConfig::new(&database.url, "test");
+        let db = Db::connect(&config).expect("a pool");
+        let targets = Arc::new(Scripted { look: Mutex::new(Look::NotYet), looks: Mutex::default() });
+        let attach = Attach::new(AttachDeps {
+            db: db.clone(),
+            notices: NoticeSource::Listen(config),
+            targets: Arc::clone(&targets) as Arc<dyn Targets>,
+            driver_keys: Arc::new(keys()),
+            attach_keys,
+            cors_origins: vec!["https://app.example".into()],
+            trusted_proxies: vec!["127.0.0.0/8".parse().expect("a range")],
+            tee: TeeMode::On,
+            instance: "test".into(),
+            streams: Gauge::default(),
+        })
+        .expect("a configuration");
+        Self { db, database, attach, targets }
+    }
+
+    pub(super) async fn create(&self) -> SessionId {
+        let new = NewSession {
+            id: SessionId::random(),
+            workspace: "acme".parse().expect("an id"),
+            kind: SessionKind::Interactive,
+            workflow_id: None,
+            title: None,
+            repo: None,
+            branch: None,
+            agent: AgentSpec { profile: "demo".into(), model: None, args: vec![], env: vec![] },
+            prompt: "prompt 1".into(),
+            created_by: "somebody".into(),
+            live_limit: 1000,
+            idempotency: None,
+        };
+        self.db.create_session(&new).await.expect("created");
+        new.id
+    }
+
+    /// Makes the sandbox and delivers the open turn; gives who speaks it.
+    pub(super) async fn deliver(&self, session: &SessionId) -> TargetRef {
+        let claims = self.db.claim_dispatches("test", 100).await.expect("claims");
+        let claim = claims.into_iter().find(|claim| claim.session == *session).expect("an outbox row");
+        let pod = |session: &SessionId, generation: Generation| format!("{session}-g{generation}");
+        let sandbox = NewSandbox {
+            kind: "local",
+            namespace: "ns",
+            pod: &pod,
+            container: "driver",
+            legacy: false,
+            driver_kid: "a",
+        };
+        let begun = self.db.begin_generation(&claim, &sandbox).await.expect("begun");
+        let BeginGeneration::Begun { generation, .. } = begun else { panic!("{begun:?}") };
+        self.db.sandbox_ready(&claim, generation, "uid").await.expect("ready");
+        self.db.begin_delivery(&claim, generation).await.expect("delivering");
+        self.db.delivered(&claim, Delivery::Accepted).await.expect("delivered");
+        target(session, generation)
+    }
+
+    /// A session whose first turn is being spoken by generation 1.
+    pub(super) async fn running(&self) -> (SessionId, TargetRef) {
+        let session = self.create().await;
+        let target = self.deliver(&session).await;
+        (session, target)
+    }
+
+    pub(super) async fn next_turn(&self, session: &SessionId) -> TurnNo {
+        let new = NewTurn {
+            session: session.clone(),
+            workspace: "acme".parse().expect("an id"),
+            prompt: "prompt 2".into(),
+            idempotency: None,
+        };
+        match self.db.begin_turn(&new).await.expect("begun") {
+            BeginTurn::Redispatched { turn } => turn,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(super) async fn store(&self, session: &SessionId, generation: u32, parts: &[Part]) {
+        let batch = Append {
+            session,
+            turn: parts[0].id.turn,
+            generation: Generation(generation),
+            parts,
+            marks: Marks::Clean,
+            harvest: None,
+        };
+        self.db.append(batch).await.expect("stored");
+    }
+
+    /// Settles a turn: as its driver declared it, or lost.
+    pub(super) async fn settle(&self, session: &SessionId, turn: u32, generation: u32, said: Option<&[String]>) {
+        let end = said.map(|said| {
+            let mut digest = TurnDigest::default();
+            said.iter().for_each(|part| digest.add(part.as_bytes()));
+            TurnEnd {
+                turn: TurnNo(turn),
+                parts: said.len() as u32,
+                bytes: said.iter().map(|part| part.len() as u64).sum(),
+                sha256: digest.hex(),
+                state: TurnState::Succeeded,
+                dropped: None,
+            }
+        });
+        self.db.make_due(session).await.expect("due");
+        let leases = self.db.claim_leases("test", 1000, limits::IDLE_GRACE).await.expect("leases");
+        let lease = leases.into_iter().find(|lease| lease.session == *session).expect("a lease");
+        let settle = Settle {
+            turn: TurnNo(turn),
+            generation: Generation(generation),
+            turn_end: end.as_ref(),
+            cause: if end.is_some() { Cause::DriverEnded } else { Cause::Lost },
+            legacy: None,
+            sandbox: SandboxAfter::Gone,
+            failure: None,
+        };
+        let settled = self.db.settle(&lease, &settle).await.expect("settled");
+        assert!(matches!(settled, Settled::Now { .. }), "{settled:?}");
+        let round = bex_store::leases::Round::Done;
+        self.db.release_lease(&lease, Duration::ZERO, round).await.expect("released");
+    }
+
+    /// Waits until the store has this many parts of the session.
+    pub(super) async fn until_stored(&self, session: &SessionId, parts: u64) {
+        self.until(|rig| async move {
+            rig.db.transcript_head(session).await.expect("a head").expect("a session").parts >= parts
+        })
+        .await;
+    }
+
+    /// Waits for a level.
+    pub(super) async fn until<'a, F: Future<Output = bool>>(&'a self, reached: impl Fn(&'a Self) -> F) {
+        let deadline = Instant::now() + PATIENCE;
+        while !reached(self).await {
+            assert!(Instant::now() < deadline, "never reached");
+            // the step of a bounded poll, not a synchronisation
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    pub(super) fn sql(&self, sql: &str) -> String {
+        self.database.sql(sql).expect("a statement").trim().to_owned()
+    }
+
+    pub(super) async fn send(&self, request: Request<Full<Bytes>>) -> Response<ResponseBody> {
+        Arc::clone(&self.attach).handle(request, "127.0.0.1:5".parse().expect("an address")).await
+    }
+
+    pub(super) async fn read(&self, session: &SessionId) -> Stream {
+        Stream::of(self.send(read_ticket(session).request()).await)
+    }
+}
+
+fn target(session: &SessionId, generation: Generation) -> TargetRef {
+    TargetRef {
+        session: session.clone(),
+        generation,
+        namespace: "ns".into(),
+        pod: format!("{session}-g{generation}"),
+        pod_uid: "uid".into(),
+        container: "driver".into(),
+        legacy: false,
+        driver_kid: "a".into(),
+    }
+}
+
+/// A ticket and how it is used.
+#[derive(Clone)]
+pub(super) struct Ticket {
+    pub(super) claims: AttachClaims,
+    pub(super) query: String,
+    pub(super) body: Bytes,
+}
+
+pub(super) fn read_ticket(session: &SessionId) -> Ticket {
+    let now = Timestamp::now().as_second();
+    let claims = AttachClaims {
+        sub: "u".into(),
+        ses: session.clone(),
+        ws: "acme".parse().expect("an id"),
+        act: AttachAction::Read,
+        trn: None,
+        rpo: false,
+        generation: None,
+        pod: None,
+        pod_uid: None,
+        ns: None,
+        iat: now,
+        exp: now + 90,
+        jti: random_jti(),
+    };
+    Ticket { claims, query: String::new(), body: Bytes::new() }
+}
+
+pub(super) fn turn_ticket(session: &SessionId, turn: u32) -> Ticket {
+    let mut ticket = read_ticket(session);
+    ticket.claims.act = AttachAction::Turn;
+    ticket.claims.trn = Some(TurnNo(turn));
+    ticket
+}
+
+impl Ticket {
+    pub(super) fn after(mut self, query: &str) -> Self {
+        self.query = format!("?after={query}");
+        self
+    }
+
+    pub(super) fn request(&self) -> Request<Full<Bytes>> {
+        let method = match self.claims.act {
+            AttachAction::Read => Method::GET,
+            AttachAction::Turn => Method::POST,
+        };
+        Request::builder()
+            .method(method)
+            .uri(format!("/v1/agent-sessions/{}/stream{}", self.claims.ses, self.query))
+            .header(ATTACH_HEADER, self.claims.sign(&keys()))
+            .body(Full::new(self.body.clone()))
+            .expect("a request")
+    }
+}
+
+/// A stream being read.
+pub(super) struct Stream {
+    pub(super) status: u16,
+    pub(super) headers: HeaderMap,
+    body: ResponseBody,
+    splitter: Splitter,
+    pub(super) raw: Vec<u8>,
+}
+
+impl Stream {
+    pub(super) fn of(response: Response<ResponseBody>) -> Self {
+        let (parts, body) = response.into_parts();
+        Self {
+            status: parts.status.as_u16(),
+            headers: parts.headers,
+            body,
+            splitter: Splitter::new(),
+            raw: Vec::new(),
+        }
+    }
+
+    /// The next event as `id data`, without the id where there is none; `None` at the body's clean end.
+    pub(super) async fn next(&mut self) -> Option<String> {
+        loop {
+            if let Some(event) = self.splitter.next_event() {
+                let Event::Data { id, data } = event else { panic!("a viewer's events are whole") };
+                let data = String::from_utf8(data.to_vec()).expect("text");
+                let id = id.map(|id| String::from_utf8(id.to_vec()).expect("text"));
+                return Some(id.map_or(data.clone(), |id| format!("{id} {data}")));
+            }
+            let frame = tokio::time::timeout(PATIENCE, self.body.frame()).await.expect("in time")?;
+            let bytes = frame.expect("not broken off").into_data().expect("data");
+            self.raw.extend_from_slice(&bytes);
+            self.splitter.push(&bytes);
+        }
+    }
+
+    /// Every event to the end.
+    pub(super) async fn rest(&mut self) -> Vec<String> {
+        let mut all = Vec::new();
+        while let Some(event) = self.next().await {
+            all.push(event);
+        }
+        all
+    }
+
+    /// Events up to the first that contains `text`, that one included.
+    pub(super) async fn until(&mut self, text: &str) -> Vec<String> {
+        let mut all = Vec::new();
+        while let Some(event) = self.next().await {
+            let found = event.contains(text);
+            all.push(event);
+            if found {
+                return all;
+            }
+        }
+        panic!("{text} never came: {all:?}")
+    }
+}
+
+pub(super) fn chunk(turn: u32, index: u32, text: impl Into<String>) -> Part {
+    let text = text.into();
+    let head = inspect(text.as_bytes()).expect("a part");
+    Part { id: PartId::new(turn, index), head, bytes: Bytes::from(text), spoken_at: None }
+}
+
+/// A whole text part: start, deltas, end. `n` chunks.
+pub(super) fn speech(n: u32) -> Vec<String> {
+    (0..n)
+        .map(|i| match i {
+            0 => r#"{"type":"text-start","id":"t"}"#.to_owned(),
+            i if i + 1 == n => r#"{"type":"text-end","id":"t"}"#.to_owned(),
+            i => format!(r#"{{"type":"text-delta","id":"t","delta":"{i} "}}"#),
+        })
+        .collect()
+}
+
+pub(super) fn parts(turn: u32, said: &[String]) -> Vec<Part> {
+    said.iter().zip(0..).map(|(text, index)| chunk(turn, index, text.clone())).collect()
+}
+
+/// What a viewer is sent for stored parts.
+pub(super) fn events(turn: u32, said: &[String]) -> Vec<String> {
+    said.iter().enumerate().map(|(index, text)| format!("{turn}.{index} {text}")).collect()
+}
+
+/// The driver's side of the same.
+pub(super) fn wire(turn: u32, said: &[String], from: usize) -> String {
+    said.iter().enumerate().skip(from).map(|(index, text)| format!("id: {turn}.{index}\ndata: {text}\n\n")).collect()
+}
+
+/// Only the events of parts.
+pub(super) fn of_parts(all: &[String]) -> Vec<String> {
+    all.iter().filter(|event| event.starts_with(|c: char| c.is_ascii_digit())).cloned().collect()
+}
