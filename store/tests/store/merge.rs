@@ -1,7 +1,7 @@
 //! The merge property: any interleaving of tee batches, harvests, replays of either, two writers, holes and restarts
 //! leaves the driver's parts, one contiguous seq, a kept quota and never a false `complete`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bex_proto::driver::{TurnDigest, TurnEnd, TurnState};
 use bex_proto::ids::PartId;
@@ -86,6 +86,8 @@ struct World<'a> {
     limit: u64,
     settled: Option<Verdict>,
     mark: Option<PartId>,
+    /// Indexes that were stored when the invariants were last looked at.
+    before: BTreeSet<u32>,
 }
 
 impl<'a> World<'a> {
@@ -130,6 +132,7 @@ impl<'a> World<'a> {
             limit,
             settled: None,
             mark: None,
+            before: BTreeSet::new(),
         }
     }
 
@@ -338,7 +341,7 @@ impl<'a> World<'a> {
     }
 
     /// The invariants, after every step.
-    async fn invariants(&self) {
+    async fn invariants(&mut self) {
         let stored = self
             .store
             .db
@@ -378,12 +381,24 @@ impl<'a> World<'a> {
         );
         assert!(charged <= self.limit, "the quota is never exceeded");
         assert_eq!(head.quota_mark, self.mark);
+        let now: BTreeSet<u32> = by_index.keys().copied().collect();
+        assert!(
+            now.is_superset(&self.before),
+            "nothing stored ever goes away"
+        );
         if let Some(mark) = self.mark {
+            let above = |stored: &BTreeSet<u32>| stored.range(mark.index.0..).count();
+            assert_eq!(
+                above(&now),
+                above(&self.before),
+                "nothing at or above the mark is accepted"
+            );
             assert!(
-                by_index.keys().all(|index| *index != mark.index.0),
+                !now.contains(&mark.index.0),
                 "the refused part is never stored"
             );
         }
+        self.before = now;
         let turn = self
             .store
             .db
