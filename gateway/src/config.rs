@@ -22,7 +22,7 @@ pub const EXIT_CONFIG: u8 = 64;
 const DEFAULT_ATTACH: &str = "127.0.0.1:8083";
 const DEFAULT_EXEC: &str = "127.0.0.1:8081";
 const DEFAULT_ADMIN: &str = "127.0.0.1:8084";
-/// Keeps the driver ring of the process below what a person could paste by mistake.
+/// The process's name in `pg_stat_activity`.
 const APPLICATION: &str = "bex-gateway";
 
 /// Everything the process is told.
@@ -86,11 +86,11 @@ impl Config {
         let exec_listen = reader.address("BEX_EXEC_LISTEN", DEFAULT_EXEC);
         let admin_listen = reader.address("BEX_ADMIN_LISTEN", DEFAULT_ADMIN);
         let ca = reader.text("BEX_DATABASE_CA").map(PathBuf::from);
-        let database = database(&mut reader, "BEX_DATABASE_URL", ca.clone());
+        let database = db_config(&mut reader, "BEX_DATABASE_URL", ca.clone());
         if database.is_none() {
             reader.require("BEX_DATABASE_URL");
         }
-        let listen_database = database_of_listener(&mut reader, ca);
+        let listen_database = db_config(&mut reader, "BEX_LISTEN_DATABASE_URL", ca);
         let attach_keys = reader.keys("BEX_ATTACH_KEYS");
         let exec_keys = reader.keys("BEX_EXEC_KEYS");
         let driver_keys = reader.keys("BEX_DRIVER_KEYS");
@@ -134,16 +134,12 @@ impl Config {
     }
 }
 
-fn database(reader: &mut Reader<'_>, name: &'static str, ca: Option<PathBuf>) -> Option<DbConfig> {
+fn db_config(reader: &mut Reader<'_>, name: &'static str, ca: Option<PathBuf>) -> Option<DbConfig> {
     reader.parsed(name, |url| {
         let config = DbConfig::new(url, APPLICATION).with_ca(ca);
         // a pool connects on first use, so making one only proves the settings
         Db::connect(&config).map(|_| config)
     })
-}
-
-fn database_of_listener(reader: &mut Reader<'_>, ca: Option<PathBuf>) -> Option<DbConfig> {
-    database(reader, "BEX_LISTEN_DATABASE_URL", ca)
 }
 
 fn sandboxes(

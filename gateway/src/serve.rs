@@ -55,11 +55,6 @@ pub struct ServeOptions {
     pub connections: usize,
 }
 
-/// In every request's extensions: ends the whole connection. The last resort against an HTTP/2 reader that takes nothing, as no write
-/// ever stalls on its behalf.
-#[derive(Debug, Clone)]
-pub struct ConnectionKill(pub CancellationToken);
-
 /// A running accept loop.
 pub struct Serving {
     name: &'static str,
@@ -194,14 +189,11 @@ where
         if socket.set_nodelay(true).is_err() {
             return;
         }
-        let (activity, kill) = (Arc::new(Activity::default()), self.cut.child_token());
+        let activity = Arc::new(Activity::default());
         let service = service_fn({
-            let (house, activity, kill) = (Arc::clone(self), Arc::clone(&activity), kill.clone());
-            move |mut request: Request<Incoming>| {
+            let (house, activity) = (Arc::clone(self), Arc::clone(&activity));
+            move |request: Request<Incoming>| {
                 let open = Activity::begin(&activity);
-                request
-                    .extensions_mut()
-                    .insert(ConnectionKill(kill.clone()));
                 let answer = (house.handle)(request, peer);
                 async move { Ok::<_, Infallible>(answer.await.map(|b| body::counted(b, open))) }
             }
@@ -220,7 +212,7 @@ where
                     }
                     return;
                 }
-                () = kill.cancelled() => return,
+                () = self.cut.cancelled() => return,
                 () = self.stop.cancelled(), if !stopping => {
                     stopping = true;
                     connection.as_mut().graceful_shutdown();

@@ -58,7 +58,10 @@ async fn a_listener_without_keys_is_not_configured() {
 #[tokio::test]
 async fn only_posts_to_the_one_route() {
     let house = House::new().await;
-    let get = Request::builder().uri("/v1/exec").body(Full::new(Bytes::new())).expect("a request");
+    let get = Request::builder()
+        .uri("/v1/exec")
+        .body(Full::new(Bytes::new()))
+        .expect("a request");
     let answer = house.send(get).await;
     refused(&answer, 405, "method_not_allowed");
     assert_eq!(answer.headers["allow"], "POST");
@@ -93,8 +96,19 @@ async fn a_ticket_must_be_there_whole_fresh_and_ours() {
         refused(&answer, 401, "ticket_invalid");
     }
     // none of that cost the ticket; using it does
-    assert_eq!(house.ask(Some(&good), body(&observe())).await.exit().exit_code, 0);
-    refused(&house.ask(Some(&good), body(&observe())).await, 401, "ticket_used");
+    assert_eq!(
+        house
+            .ask(Some(&good), body(&observe()))
+            .await
+            .exit()
+            .exit_code,
+        0
+    );
+    refused(
+        &house.ask(Some(&good), body(&observe())).await,
+        401,
+        "ticket_used",
+    );
     assert_eq!(house.started(), 1);
 }
 
@@ -108,13 +122,26 @@ async fn a_ticket_is_for_one_body_and_one_operation() {
         turn: TurnNo(2),
         offset: 0,
     };
-    refused(&house.ask(Some(&good), body(&other)).await, 403, "action_mismatch");
+    refused(
+        &house.ask(Some(&good), body(&other)).await,
+        403,
+        "action_mismatch",
+    );
     // a digest that fits another operation than the ticket's
     let mut crossed = house.claims(&observe());
     crossed.body = sha256_hex(&body(&run()));
-    let answer = house.ask(Some(&crossed.sign(&house.ring)), body(&run())).await;
+    let answer = house
+        .ask(Some(&crossed.sign(&house.ring)), body(&run()))
+        .await;
     refused(&answer, 403, "action_mismatch");
-    assert_eq!(house.ask(Some(&good), body(&observe())).await.exit().exit_code, 0);
+    assert_eq!(
+        house
+            .ask(Some(&good), body(&observe()))
+            .await
+            .exit()
+            .exit_code,
+        0
+    );
 }
 
 #[tokio::test]
@@ -126,11 +153,18 @@ async fn bodies_are_bounded_and_understood() {
         claims.sign(&house.ring)
     };
     let large = vec![b' '; bex_proto::limits::EXEC_REQUEST_BYTES + 1];
-    refused(&house.ask(Some(&signed(&large)), large).await, 413, "body_too_large");
+    refused(
+        &house.ask(Some(&signed(&large)), large).await,
+        413,
+        "body_too_large",
+    );
     for (text, code) in [
         ("{", "invalid_json"),
         (r#"{"op":"format-disk"}"#, "invalid_request"),
-        (r#"{"op":"observe","turn":1,"offset":0,"path":"/etc"}"#, "unknown_field"),
+        (
+            r#"{"op":"observe","turn":1,"offset":0,"path":"/etc"}"#,
+            "unknown_field",
+        ),
     ] {
         let answer = house.ask(Some(&signed(text.as_bytes())), text.into()).await;
         refused(&answer, 400, code);
@@ -144,7 +178,13 @@ async fn a_revocation_stops_people_and_not_the_harvest() {
     house.records.revoked.store(true, Ordering::SeqCst);
     let mut claims = house.claims(&run());
     claims.sub = "user:1".into();
-    refused(&house.ask(Some(&claims.sign(&house.ring)), body(&run())).await, 403, "revoked");
+    refused(
+        &house
+            .ask(Some(&claims.sign(&house.ring)), body(&run()))
+            .await,
+        403,
+        "revoked",
+    );
     assert!(house.records.burnt.lock().expect("no panic").is_empty());
     assert_eq!(house.call(&observe()).await.exit().exit_code, 0);
 }
@@ -208,7 +248,10 @@ async fn a_full_house_says_so_and_users_leave_room_for_the_harvest() {
         Request::builder()
             .method(Method::POST)
             .uri("/v1/exec")
-            .header("x-bex-exec-ticket", house.claims(operation).sign(&house.ring))
+            .header(
+                "x-bex-exec-ticket",
+                house.claims(operation).sign(&house.ring),
+            )
             .body(Full::new(Bytes::from(body(operation))))
             .expect("a request")
     };

@@ -70,11 +70,18 @@ async fn answer(
     manner: Manner,
 ) -> Response<ResponseBody> {
     let now = jiff::Timestamp::now().as_second();
-    let token = request.headers()["x-bex-driver-grant"].to_str().expect("ascii");
+    let token = request.headers()["x-bex-driver-grant"]
+        .to_str()
+        .expect("ascii");
     let grant = DriverGrant::verify(token, key, now).expect("a good grant");
     let path = request.uri().to_string();
     let hello = path == "/hello";
-    let body = request.into_body().collect().await.expect("a body").to_bytes();
+    let body = request
+        .into_body()
+        .collect()
+        .await
+        .expect("a body")
+        .to_bytes();
     calls
         .lock()
         .expect("no panic")
@@ -117,7 +124,12 @@ async fn with(manner: Manner) -> (House, FakeDriver) {
     let driver = FakeDriver::start(house.session.clone(), &house.driver_ring, manner).await;
     house.look(running(driver.address));
     let prompt = (3, "fix it".to_owned());
-    house.records.prompts.lock().expect("no panic").extend([prompt]);
+    house
+        .records
+        .prompts
+        .lock()
+        .expect("no panic")
+        .extend([prompt]);
     (house, driver)
 }
 
@@ -129,12 +141,21 @@ async fn a_turn_is_delivered_with_the_stored_prompt_under_a_grant_for_it() {
     let [(hello, hello_grant, _), (path, grant, body)] = &seen[..] else {
         panic!("{} calls", seen.len())
     };
-    assert_eq!((hello.as_str(), hello_grant.op), ("/hello", DriverOp::Hello));
-    assert_eq!((path.as_str(), grant.op, grant.trn), ("/turn", DriverOp::Turn, Some(TurnNo(3))));
+    assert_eq!(
+        (hello.as_str(), hello_grant.op),
+        ("/hello", DriverOp::Hello)
+    );
+    assert_eq!(
+        (path.as_str(), grant.op, grant.trn),
+        ("/turn", DriverOp::Turn, Some(TurnNo(3)))
+    );
     assert_eq!(grant.body, Some(turn_digest("fix it", Some("before"))));
     assert_ne!(grant.jti, hello_grant.jti);
     let request: TurnRequest = serde_json::from_slice(body).expect("a turn request");
-    assert_eq!((request.turn, request.prompt.as_str()), (TurnNo(3), "fix it"));
+    assert_eq!(
+        (request.turn, request.prompt.as_str()),
+        (TurnNo(3), "fix it")
+    );
     assert_eq!(request.priming.as_deref(), Some("before"));
 }
 
@@ -145,7 +166,10 @@ async fn a_stop_is_one_call() {
     assert_eq!(answer.exit().exit_code, 0);
     let seen = driver.seen.lock().expect("no panic").clone();
     assert_eq!(seen[1].0, "/stop");
-    assert_eq!((seen[1].1.op, seen[1].1.trn), (DriverOp::Stop, Some(TurnNo(3))));
+    assert_eq!(
+        (seen[1].1.op, seen[1].1.trn),
+        (DriverOp::Stop, Some(TurnNo(3)))
+    );
     assert_eq!(seen[1].2, r#"{"turn":3}"#);
 }
 
@@ -169,8 +193,15 @@ async fn what_is_not_a_drivers_answer_is_a_broken_transport() {
         let answer = house.call(&turn()).await;
         assert_eq!(answer.problem(), (502, "exec_transport".to_owned()));
         let calls = driver.seen.lock().expect("no panic").len();
-        let expected = if manner == Manner::ImpostorHello { 1 } else { 2 };
-        assert_eq!(calls, expected, "nothing is said to an unproved peer, nothing is said twice");
+        let expected = if manner == Manner::ImpostorHello {
+            1
+        } else {
+            2
+        };
+        assert_eq!(
+            calls, expected,
+            "nothing is said to an unproved peer, nothing is said twice"
+        );
     }
 }
 
@@ -181,7 +212,10 @@ async fn a_refused_hello_is_said_once_more() {
     assert_eq!(answer.problem(), (502, "exec_transport".to_owned()));
     let seen = driver.seen.lock().expect("no panic").clone();
     assert_eq!(seen.len(), 2);
-    assert!(seen[1].1.iat > seen[0].1.iat, "with a grant of a later second");
+    assert!(
+        seen[1].1.iat > seen[0].1.iat,
+        "with a grant of a later second"
+    );
 }
 
 #[tokio::test]
@@ -196,8 +230,18 @@ async fn a_turn_of_another_generation_is_not_delivered() {
 #[tokio::test]
 async fn a_legacy_driver_takes_neither_turn_nor_stop() {
     let (house, driver) = with(Manner::Status(202)).await;
-    house.records.row.lock().expect("no panic").as_mut().expect("a row").legacy = true;
-    assert_eq!(house.call(&turn()).await.problem(), (501, "unsupported".to_owned()));
+    house
+        .records
+        .row
+        .lock()
+        .expect("no panic")
+        .as_mut()
+        .expect("a row")
+        .legacy = true;
+    assert_eq!(
+        house.call(&turn()).await.problem(),
+        (501, "unsupported".to_owned())
+    );
     assert!(driver.seen.lock().expect("no panic").is_empty());
 }
 
@@ -207,9 +251,15 @@ async fn a_port_where_nobody_listens_is_looked_at_again() {
     let (listener, address) = listen().await;
     drop(listener);
     house.look(running(address));
-    assert_eq!(house.call(&turn()).await.problem(), (502, "exec_transport".to_owned()));
+    assert_eq!(
+        house.call(&turn()).await.problem(),
+        (502, "exec_transport".to_owned())
+    );
     house.look(Look::Gone);
-    assert_eq!(house.call(&turn()).await.problem(), (404, "sandbox_terminated".to_owned()));
+    assert_eq!(
+        house.call(&turn()).await.problem(),
+        (404, "sandbox_terminated".to_owned())
+    );
 }
 
 fn target(session: &SessionId) -> TargetRef {
@@ -232,7 +282,10 @@ async fn a_stream_names_turn_and_index_and_gives_the_bytes() {
     let connection = DriverConnection::open(driver.address, &target(&session), &ring)
         .await
         .expect("a driver");
-    let mut stream = connection.stream(TurnNo(3), PartIndex(91)).await.expect("a stream");
+    let mut stream = connection
+        .stream(TurnNo(3), PartIndex(91))
+        .await
+        .expect("a stream");
     let mut bytes = Vec::new();
     while let Some(piece) = stream.next().await {
         bytes.extend_from_slice(&piece.expect("bytes"));
@@ -240,7 +293,10 @@ async fn a_stream_names_turn_and_index_and_gives_the_bytes() {
     assert_eq!(bytes, b"said");
     let seen = driver.seen.lock().expect("no panic").clone();
     assert_eq!(seen[1].0, "/stream?turn=3&from=91");
-    assert_eq!((seen[1].1.op, seen[1].1.trn), (DriverOp::Stream, Some(TurnNo(3))));
+    assert_eq!(
+        (seen[1].1.op, seen[1].1.trn),
+        (DriverOp::Stream, Some(TurnNo(3)))
+    );
 }
 
 #[tokio::test]
@@ -250,7 +306,10 @@ async fn a_driver_that_will_not_speak_a_turn_says_so() {
     let connection = DriverConnection::open(driver.address, &target(&session), &ring)
         .await
         .expect("a driver");
-    let refused = connection.stream(TurnNo(3), PartIndex(0)).await.expect_err("refused");
+    let refused = connection
+        .stream(TurnNo(3), PartIndex(0))
+        .await
+        .expect_err("refused");
     assert!(matches!(refused, CallError::NotSpoken), "{refused:?}");
 }
 
@@ -259,6 +318,8 @@ async fn a_sandbox_of_a_removed_key_is_not_dialled() {
     let session = SessionId::random();
     let ring = ring("d2", 'd');
     let nowhere = "127.0.0.1:1".parse().expect("an address");
-    let refused = DriverConnection::open(nowhere, &target(&session), &ring).await.expect_err("no");
+    let refused = DriverConnection::open(nowhere, &target(&session), &ring)
+        .await
+        .expect_err("no");
     assert!(matches!(refused, DialError::UnknownKey(_)), "{refused:?}");
 }

@@ -52,6 +52,17 @@ pub struct ScriptedTargets {
     pub alive: Arc<AtomicBool>,
 }
 
+impl ScriptedTargets {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            look: Mutex::new(running("127.0.0.1:1".parse().expect("an address"))),
+            script: Mutex::new(Arc::new(|_| Vec::new())),
+            started: AtomicU64::new(0),
+            alive: Arc::new(AtomicBool::new(false)),
+        })
+    }
+}
+
 struct Keep(Arc<AtomicBool>);
 
 impl Drop for Keep {
@@ -162,12 +173,37 @@ impl House {
     }
 
     pub async fn with(limits: ExecLimits, exec_keys: Option<KeyRing>) -> Self {
-        let targets = Arc::new(ScriptedTargets {
-            look: Mutex::new(running("127.0.0.1:1".parse().expect("an address"))),
-            script: Mutex::new(Arc::new(|_| Vec::new())),
-            started: AtomicU64::new(0),
-            alive: Arc::new(AtomicBool::new(false)),
-        });
+        let scripted = ScriptedTargets::new();
+        Self::build(
+            limits,
+            exec_keys,
+            scripted.clone(),
+            scripted,
+            SessionId::random(),
+        )
+        .await
+    }
+
+    /// Over real sandboxes; the scripted ones are not asked.
+    pub async fn over(targets: Arc<dyn Targets>, session: SessionId) -> Self {
+        let limits = ExecLimits::default();
+        Self::build(
+            limits,
+            Some(ring("e1", 'e')),
+            targets,
+            ScriptedTargets::new(),
+            session,
+        )
+        .await
+    }
+
+    async fn build(
+        limits: ExecLimits,
+        exec_keys: Option<KeyRing>,
+        targets: Arc<dyn Targets>,
+        scripted: Arc<ScriptedTargets>,
+        session: SessionId,
+    ) -> Self {
         let records = Arc::new(ScriptedRecords::default());
         *records.row.lock().expect("no panic") = Some(SandboxRecord {
             legacy: false,
@@ -177,7 +213,7 @@ impl House {
         let driver_ring = ring("d1", 'd');
         let exec = Arc::new(Exec::new(ExecDeps {
             records: records.clone(),
-            targets: targets.clone(),
+            targets,
             driver_keys: Arc::new(driver_ring.clone()),
             exec_keys,
             metrics: metrics.exec.clone(),
@@ -188,13 +224,16 @@ impl House {
             name: "exec",
             connections: 16,
         };
-        let serving = serve(listener, options, metrics.serve.clone(), move |request, peer| {
-            Arc::clone(&exec).handle(request, peer)
-        });
+        let serving = serve(
+            listener,
+            options,
+            metrics.serve.clone(),
+            move |request, peer| Arc::clone(&exec).handle(request, peer),
+        );
         Self {
             address,
-            session: SessionId::random(),
-            targets,
+            session,
+            targets: scripted,
             records,
             metrics,
             ring: ring("e1", 'e'),
@@ -241,8 +280,11 @@ impl House {
 
     /// One good request.
     pub async fn call(&self, operation: &Operation) -> Answer {
-        self.ask(Some(&self.claims(operation).sign(&self.ring)), body(operation))
-            .await
+        self.ask(
+            Some(&self.claims(operation).sign(&self.ring)),
+            body(operation),
+        )
+        .await
     }
 
     pub async fn ask(&self, ticket: Option<&str>, body: Vec<u8>) -> Answer {
@@ -250,8 +292,12 @@ impl House {
         if let Some(ticket) = ticket {
             request = request.header("x-bex-exec-ticket", ticket);
         }
-        self.send(request.body(Full::new(Bytes::from(body))).expect("a request"))
-            .await
+        self.send(
+            request
+                .body(Full::new(Bytes::from(body)))
+                .expect("a request"),
+        )
+        .await
     }
 
     pub async fn send(&self, request: Request<Full<Bytes>>) -> Answer {
@@ -260,9 +306,12 @@ impl House {
 
     /// Up to the head of the answer.
     pub async fn begin(&self, request: Request<Full<Bytes>>) -> Response<Incoming> {
-        let socket = TcpStream::connect(self.address).await.expect("a connection");
-        let (mut sender, connection) =
-            http1::handshake(TokioIo::new(socket)).await.expect("a handshake");
+        let socket = TcpStream::connect(self.address)
+            .await
+            .expect("a connection");
+        let (mut sender, connection) = http1::handshake(TokioIo::new(socket))
+            .await
+            .expect("a handshake");
         tokio::spawn(connection);
         sender.send_request(request).await.expect("an answer")
     }
@@ -296,7 +345,12 @@ pub struct Answer {
 impl Answer {
     async fn read(response: Response<Incoming>) -> Self {
         let (head, body) = response.into_parts();
-        let body = body.collect().await.expect("a whole body").to_bytes().to_vec();
+        let body = body
+            .collect()
+            .await
+            .expect("a whole body")
+            .to_bytes()
+            .to_vec();
         Self {
             status: head.status,
             headers: head.headers,
@@ -306,10 +360,16 @@ impl Answer {
 
     /// The problem's code; the document must be one.
     pub fn problem(&self) -> (u16, String) {
-        assert_eq!(self.headers["content-type"], "application/problem+json", "{self:?}");
+        assert_eq!(
+            self.headers["content-type"], "application/problem+json",
+            "{self:?}"
+        );
         let problem: serde_json::Value = serde_json::from_slice(&self.body).expect("json");
         assert_eq!(problem["status"], self.status.as_u16());
-        (self.status.as_u16(), problem["code"].as_str().expect("a code").to_owned())
+        (
+            self.status.as_u16(),
+            problem["code"].as_str().expect("a code").to_owned(),
+        )
     }
 
     pub fn frames(&self) -> Vec<Frame> {
@@ -356,7 +416,10 @@ impl Answer {
 pub async fn eventually(level: impl Fn() -> bool) {
     let deadline = tokio::time::Instant::now() + Duration::from_secs(10);
     while !level() {
-        assert!(tokio::time::Instant::now() < deadline, "the level was never reached");
+        assert!(
+            tokio::time::Instant::now() < deadline,
+            "the level was never reached"
+        );
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }

@@ -3,4 +3,5 @@
 mod admission;
 mod driver;
 mod house;
+mod real;
 mod relay;

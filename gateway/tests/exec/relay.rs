@@ -72,7 +72,14 @@ async fn a_window_arrives_whole_however_it_was_torn() {
     let header: WindowHeader =
         serde_json::from_slice(&answer.bytes(FrameKind::Header)).expect("a header");
     assert_eq!(header.log.map(|l| l.sha256), Some(sha256_hex(&log())));
-    assert_eq!(answer.frames().iter().filter(|f| f.kind == FrameKind::End).count(), 0);
+    assert_eq!(
+        answer
+            .frames()
+            .iter()
+            .filter(|f| f.kind == FrameKind::End)
+            .count(),
+        0
+    );
     let text = house.metrics.text();
     let counted = "bex_gateway_exec_total{op=\"read-transcript\",result=\"ok\"} 1";
     assert!(text.contains(counted), "{text}");
@@ -108,7 +115,11 @@ async fn output_without_its_end_mark_is_a_broken_transport_with_the_bytes_that_c
     let answer = house.call(&read()).await;
     assert_eq!(answer.error().code, ExecCode::ExecTransport);
     let got = answer.bytes(FrameKind::Stdout);
-    assert!(got.len() > 1_000_000 && log().starts_with(&got), "{}", got.len());
+    assert!(
+        got.len() > 1_000_000 && log().starts_with(&got),
+        "{}",
+        got.len()
+    );
 }
 
 #[tokio::test]
@@ -146,7 +157,10 @@ async fn a_command_that_prints_for_ever_is_cut_at_its_limit() {
     });
     let answer = house.call(&run()).await;
     assert_eq!(answer.error().code, ExecCode::OutputLimit);
-    assert_eq!(answer.bytes(FrameKind::Stdout).len() as u64, limits::RUN_OUTPUT_BYTES);
+    assert_eq!(
+        answer.bytes(FrameKind::Stdout).len() as u64,
+        limits::RUN_OUTPUT_BYTES
+    );
     eventually(|| !house.alive()).await;
 }
 
@@ -194,7 +208,12 @@ async fn a_caller_that_leaves_ends_the_process() {
         .body(Full::new(Bytes::from(body(&run()))))
         .expect("a request");
     let mut answer = house.begin(request).await;
-    let first = answer.body_mut().frame().await.expect("a frame").expect("bytes");
+    let first = answer
+        .body_mut()
+        .frame()
+        .await
+        .expect("a frame")
+        .expect("bytes");
     assert!(first.into_data().expect("data").ends_with(b"begun"));
     assert!(house.alive());
     drop(answer);
@@ -212,6 +231,9 @@ async fn a_caller_that_leaves_before_the_first_frame_ends_the_process_too() {
         answer = call => Some(answer),
         () = eventually(|| house.alive()) => None,
     };
-    assert!(waited.is_none(), "nothing was said, so there is no answer: {waited:?}");
+    assert!(
+        waited.is_none(),
+        "nothing was said, so there is no answer: {waited:?}"
+    );
     eventually(|| !house.alive()).await;
 }
