@@ -71,10 +71,10 @@ impl Exec {
         }
         let claims = ticket(request.headers(), ring)?;
         // a ticket without a session is for another kind of target, which this process does not have
-        let session = claims
-            .ses
-            .clone()
-            .ok_or(Refusal::because(Code::TicketInvalid, "The ticket names no session."))?;
+        let session = claims.ses.clone().ok_or(Refusal::because(
+            Code::TicketInvalid,
+            "The ticket names no session.",
+        ))?;
         let seat = self.seat(claims.op)?;
         let body = read_body(request).await?;
         if sha256_hex(&body) != claims.body {
@@ -104,9 +104,11 @@ impl Exec {
     fn seat(&self, op: OperationName) -> Result<Seat, Refusal> {
         let full = |_| Refusal::new(Code::Overloaded);
         let run = match op {
-            OperationName::Run => {
-                Some(Arc::clone(&self.run_seats).try_acquire_owned().map_err(full)?)
-            }
+            OperationName::Run => Some(
+                Arc::clone(&self.run_seats)
+                    .try_acquire_owned()
+                    .map_err(full)?,
+            ),
             _ => None,
         };
         let all = Arc::clone(&self.seats).try_acquire_owned().map_err(full)?;
@@ -158,7 +160,9 @@ impl Exec {
 fn ticket(headers: &HeaderMap, ring: &KeyRing) -> Result<ExecClaims, Refusal> {
     let mut values = headers.get_all(TICKET_HEADER).iter();
     let token = match (values.next(), values.next()) {
-        (Some(one), None) => one.to_str().map_err(|_| Refusal::new(Code::TicketInvalid))?,
+        (Some(one), None) => one
+            .to_str()
+            .map_err(|_| Refusal::new(Code::TicketInvalid))?,
         _ => return Err(Refusal::new(Code::TicketInvalid)),
     };
     ExecClaims::verify(token, ring, unix_now()).map_err(|_| Refusal::new(Code::TicketInvalid))
@@ -177,8 +181,14 @@ async fn read_body(request: Request<Incoming>) -> Result<Bytes, Refusal> {
     match tokio::time::timeout(EXEC_BODY_TIMEOUT, body).await {
         Ok(Ok(body)) => Ok(body.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Refusal::new(Code::BodyTooLarge)),
-        Ok(Err(_)) => Err(Refusal::because(Code::InvalidRequest, "The body did not come to its end.")),
-        Err(_) => Err(Refusal::because(Code::InvalidRequest, "The body came too slowly.")),
+        Ok(Err(_)) => Err(Refusal::because(
+            Code::InvalidRequest,
+            "The body did not come to its end.",
+        )),
+        Err(_) => Err(Refusal::because(
+            Code::InvalidRequest,
+            "The body came too slowly.",
+        )),
     }
 }
 

@@ -42,7 +42,9 @@ enum Shape {
     /// Before the header.
     WindowHead,
     /// So many bytes are still to come.
-    WindowBytes { missing: u64 },
+    WindowBytes {
+        missing: u64,
+    },
     Run,
 }
 
@@ -83,7 +85,9 @@ impl Check {
 
     fn pass(&mut self, frame: Frame, limit: u64) -> Step {
         let room = limit.saturating_sub(self.passed);
-        let fits = usize::try_from(room).unwrap_or(usize::MAX).min(frame.payload.len());
+        let fits = usize::try_from(room)
+            .unwrap_or(usize::MAX)
+            .min(frame.payload.len());
         self.passed += fits as u64;
         let mut out = BytesMut::new();
         if fits == frame.payload.len() {
@@ -136,7 +140,10 @@ mod tests {
                 ending,
             }),
         };
-        frame(FrameKind::Header, &serde_json::to_vec(&header).expect("plain data"))
+        frame(
+            FrameKind::Header,
+            &serde_json::to_vec(&header).expect("plain data"),
+        )
     }
 
     fn frame(kind: FrameKind, payload: &[u8]) -> Frame {
@@ -147,7 +154,10 @@ mod tests {
     }
 
     fn end(nonce: &str) -> Frame {
-        frame(FrameKind::End, format!(r#"{{"nonce":"{nonce}","exitCode":3}}"#).as_bytes())
+        frame(
+            FrameKind::End,
+            format!(r#"{{"nonce":"{nonce}","exitCode":3}}"#).as_bytes(),
+        )
     }
 
     fn observe() -> Check {
@@ -179,7 +189,11 @@ mod tests {
         let mut short = observe();
         short.step(window(5, WindowEnding::Line));
         assert_eq!(short.step(end("n")), Step::Broken, "bytes are missing");
-        assert_eq!(check.step(frame(FrameKind::Stdout, b"def")), Step::Broken, "too many bytes");
+        assert_eq!(
+            check.step(frame(FrameKind::Stdout, b"def")),
+            Step::Broken,
+            "too many bytes"
+        );
         let mut check = observe();
         check.step(window(5, WindowEnding::Line));
         check.step(frame(FrameKind::Stdout, b"abcde"));
@@ -207,7 +221,12 @@ mod tests {
         }
         let mut check = observe();
         check.step(window(0, WindowEnding::Line));
-        for kind in [FrameKind::Exit, FrameKind::Error, FrameKind::Stderr, FrameKind::Header] {
+        for kind in [
+            FrameKind::Exit,
+            FrameKind::Error,
+            FrameKind::Stderr,
+            FrameKind::Header,
+        ] {
             assert_eq!(check.step(frame(kind, b"{}")), Step::Broken, "{kind:?}");
         }
     }

@@ -30,7 +30,10 @@ impl Exec {
         match &admitted.operation {
             Operation::Turn { turn, priming } => {
                 let generation = located.target.generation;
-                let prompt = self.deps.records.prompt(&admitted.session, *turn, generation);
+                let prompt = self
+                    .deps
+                    .records
+                    .prompt(&admitted.session, *turn, generation);
                 let prompt = records::bounded(prompt).await.map_err(|error| {
                     warn!(session = %admitted.session, %error, "the store did not answer");
                     ExecCode::ExecTransport
@@ -48,9 +51,9 @@ impl Exec {
                 let mut driver = self.dial(located).await?;
                 driver.stop(*turn).await.map_err(|e| called(located, &e))
             }
-            Operation::Observe { .. } | Operation::ReadTranscript { .. } | Operation::Run { .. } => {
-                Err(ExecCode::Unsupported)
-            }
+            Operation::Observe { .. }
+            | Operation::ReadTranscript { .. }
+            | Operation::Run { .. } => Err(ExecCode::Unsupported),
         }
     }
 

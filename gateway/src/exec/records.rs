@@ -27,8 +27,11 @@ pub trait ExecRecords: Send + Sync {
     async fn burn(&self, jti: &str, keep: Duration) -> Result<Burn, StoreError>;
 
     /// Whether a person's ticket is void by now.
-    async fn is_revoked(&self, claims: &ExecClaims, session: &SessionId)
-    -> Result<bool, StoreError>;
+    async fn is_revoked(
+        &self,
+        claims: &ExecClaims,
+        session: &SessionId,
+    ) -> Result<bool, StoreError>;
 
     /// One sandbox life's row.
     async fn sandbox(
