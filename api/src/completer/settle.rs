@@ -6,6 +6,7 @@ use bex_store::settle::{Cause, Legacy, SandboxAfter, Settle, Settled};
 use bex_store::{StoreError, turns::TurnRow};
 
 use super::Completer;
+use super::decide::Known;
 
 /// Why a turn is over and what becomes of its sandbox.
 #[derive(Debug, Clone, Copy)]
@@ -13,6 +14,20 @@ pub(super) struct Ending {
     pub cause: Cause,
     pub sandbox: SandboxAfter,
     pub legacy: Option<Legacy>,
+    pub turn_end: TurnEndKnown,
+}
+
+/// Whether the driver's last record was read and is kept with the turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum TurnEndKnown {
+    Yes,
+    No,
+}
+
+impl From<&Known> for TurnEndKnown {
+    fn from(known: &Known) -> Self {
+        if known.turn_end { Self::Yes } else { Self::No }
+    }
 }
 
 impl Completer {
@@ -31,7 +46,7 @@ impl Completer {
             cause: ending.cause,
             legacy: ending.legacy,
             sandbox: ending.sandbox,
-            failure: Some(failure(ending.cause, turn)),
+            failure: Some(failure(&ending)),
         };
         let settled = self.deps.db.settle(lease, &settle).await?;
         self.clocks.clear(&lease.session);
@@ -58,12 +73,14 @@ impl Completer {
 }
 
 /// The session's failure code, used only when its phase becomes `failed`.
-fn failure(cause: Cause, turn: &TurnRow) -> &'static str {
-    match cause {
-        Cause::Lost if turn.expected_parts.is_none() => "sandbox_lost",
-        Cause::Deadline => "turn_deadline",
-        Cause::StoreFailed => "store_failed",
-        Cause::Canceled => "canceled",
-        Cause::DriverEnded | Cause::Lost => "agent_failed",
+fn failure(ending: &Ending) -> &'static str {
+    match (ending.cause, ending.turn_end) {
+        (Cause::Deadline, _) => "turn_deadline",
+        (Cause::StoreFailed, _) => "store_failed",
+        (Cause::Canceled, _) => "canceled",
+        (Cause::DriverEnded | Cause::Lost, TurnEndKnown::Yes) => "agent_failed",
+        (Cause::DriverEnded, TurnEndKnown::No) if ending.legacy.is_some() => "agent_failed",
+        (Cause::DriverEnded, TurnEndKnown::No) => "log_unreadable",
+        (Cause::Lost, TurnEndKnown::No) => "sandbox_lost",
     }
 }

@@ -203,6 +203,13 @@ async fn what_is_missing_is_named_and_what_is_there_is_kept() {
             "{what}"
         );
         assert_eq!(stack.phase(&session).await, *phase, "{what}");
+        let code = match (phase, turn.expected_parts) {
+            (Phase::Failed, Some(_)) => "agent_failed",
+            (Phase::Failed, None) => reason.as_str(),
+            _ => "",
+        };
+        let failure = format!("SELECT failure_reason FROM sessions WHERE id = '{session}'");
+        assert_eq!(stack.sql(&failure), code, "{what}");
         assert_eq!(stack.parts(&session).len(), *stored, "{what}");
     }
 }

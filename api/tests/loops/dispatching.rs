@@ -114,3 +114,32 @@ async fn what_can_not_be_made_fails_the_session_and_says_why() {
     .await;
     assert_eq!(stack.sql("SELECT count(*) FROM dispatches"), "0");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_turn_is_settled_only_after_its_delivery_was_concluded() {
+    let stack = Stack::new().await;
+    stack.world.on_turn(speaks(4));
+    // the driver speaks and ends while the store keeps the dispatcher from saying that it delivered
+    stack.sql(
+        "CREATE TABLE held (); CREATE FUNCTION hold() RETURNS trigger LANGUAGE plpgsql AS
+           'BEGIN IF to_regclass(''public.held'') IS NOT NULL THEN RAISE EXCEPTION USING ERRCODE = ''40001''; END IF;
+            RETURN NEW; END';
+         CREATE TRIGGER hold BEFORE UPDATE OF delivered_at ON turns FOR EACH ROW EXECUTE FUNCTION hold()",
+    );
+    let session = stack.create("new").await;
+    let (_dispatcher, _completer) = (stack.dispatcher(), stack.completer("a"));
+    eventually("its words are stored", async || {
+        stack.parts(&session).len() == 4
+    })
+    .await;
+    let turn = stack.turn(&session, T1).await;
+    assert_eq!(
+        (turn.verdict, stack.phase(&session).await),
+        (Verdict::Open, Phase::Creating)
+    );
+    stack.sql("DROP TABLE held");
+    let turn = stack.until_settled(&session, T1).await;
+    assert_eq!(outcome(&turn), (Verdict::Complete, None));
+    assert_eq!(turn.delivery_mode, bex_proto::session::DeliveryMode::Fresh);
+    assert!(turn.delivered_at.is_some());
+}

@@ -1,0 +1,165 @@
+//! Looking at a turn: harvest what is new, and say what was seen.
+
+use std::time::Duration;
+
+use bex_proto::driver::TurnState;
+use bex_proto::session::Phase;
+use bex_proto::{SessionId, TurnNo};
+use bex_store::StoreError;
+use bex_store::settle::{Cause, Legacy, SandboxAfter};
+
+use super::super::Completer;
+use super::super::decide::{Driver, Known, Log, Seen, is_unclear};
+use super::super::harvest::{Harvest, HarvestFault};
+use super::super::log::Form;
+use super::super::settle::{Ending, TurnEndKnown};
+use super::super::teardown::name_of;
+use super::{RoundFault, Work, age};
+use crate::exec_client::{ExecFailure, ExecTarget};
+use crate::sandbox::Look;
+
+/// Rounds in a row in which the store refused the same log before the turn is settled without the rest.
+const REFUSED_ROUNDS: u32 = 5;
+/// Reads of an older driver's log after its end was seen, until nothing new comes.
+const LEGACY_READS: usize = 4;
+
+impl Completer {
+    /// Harvests. No `Seen` means that somebody else moved the turn.
+    pub(super) async fn look(
+        &self,
+        work: &Work<'_>,
+        target: &ExecTarget,
+    ) -> Result<(Option<Seen>, Option<Harvest>), RoundFault> {
+        let source = work.source(self, target);
+        let mut harvested = source.harvest().await;
+        for _ in 0..LEGACY_READS {
+            // an older driver ends without a last line: read until nothing new comes after its end was seen
+            match &harvested {
+                Ok(harvest)
+                    if work.sandbox.legacy
+                        && harvest.stored > 0
+                        && matches!(harvest.driver(&source.expected), Driver::Over(_)) =>
+                {
+                    harvested = source.harvest().await;
+                }
+                _ => break,
+            }
+        }
+        match harvested {
+            Ok(harvest) => {
+                let seen = Seen::Read {
+                    driver: harvest.driver(&source.expected),
+                    log: harvest.log,
+                };
+                Ok((Some(seen), Some(harvest)))
+            }
+            Err(HarvestFault::Exec(ExecFailure::Terminated)) => Ok((Some(Seen::Gone), None)),
+            Err(HarvestFault::Exec(ExecFailure::Unreachable | ExecFailure::Refused(_))) => {
+                tracing::info!(session = %work.lease.session, turn = %work.turn.turn, "the gateway can not be asked");
+                let look = self.deps.lifecycle.look(&name_of(work.sandbox)).await;
+                let seen = match look {
+                    Look::Running => Seen::Running,
+                    Look::Gone => Seen::Gone,
+                    Look::Unknown => Seen::Unreadable,
+                };
+                Ok((Some(seen), None))
+            }
+            Err(HarvestFault::Exec(failure)) => {
+                tracing::info!(session = %work.lease.session, turn = %work.turn.turn, %failure, "status and log could not be read");
+                Ok((Some(Seen::Unreadable), None))
+            }
+            Err(HarvestFault::Moved) => Ok((None, None)),
+            Err(HarvestFault::Store(error)) => Err(error.into()),
+            Err(HarvestFault::Refused(error)) if work.lease.failures < REFUSED_ROUNDS => {
+                Err(RoundFault::Refused(error))
+            }
+            Err(HarvestFault::Refused(error)) => {
+                tracing::error!(session = %work.lease.session, turn = %work.turn.turn, %error, "the log can not be stored; the turn is settled without the rest");
+                let ending = Ending {
+                    cause: Cause::StoreFailed,
+                    sandbox: SandboxAfter::Stopping,
+                    legacy: None,
+                    turn_end: TurnEndKnown::No,
+                };
+                self.settle(work.lease, work.turn, ending).await?;
+                Ok((None, None))
+            }
+        }
+    }
+
+    /// A sandbox that was given its turn at creation and never became ready.
+    pub(super) async fn look_at_unready(&self, work: &Work<'_>) -> Option<Seen> {
+        if work.session.phase == Phase::Canceling {
+            // it may just be being made: it is removed by name after the settle
+            return Some(Seen::Unreadable);
+        }
+        match self.deps.lifecycle.look(&name_of(work.sandbox)).await {
+            Look::Gone => Some(Seen::Gone),
+            Look::Running | Look::Unknown => Some(Seen::Unreadable),
+        }
+    }
+
+    pub(super) async fn known(
+        &self,
+        work: &Work<'_>,
+        seen: Seen,
+        harvest: Option<&Harvest>,
+    ) -> Result<Known, StoreError> {
+        let (session, turn) = (&work.lease.session, work.turn);
+        let form = work.form();
+        let clear = match seen {
+            Seen::Gone | Seen::Running => true,
+            Seen::Unreadable => false,
+            Seen::Read { log, .. } if form == Form::Legacy => log != Log::Foreign,
+            Seen::Read { driver, log } => !is_unclear(driver, log),
+        };
+        let unclear = if clear {
+            self.clocks.clear(session);
+            Duration::ZERO
+        } else {
+            self.clocks.unclear(session, turn.turn)
+        };
+        // the harvest of this round moved the row
+        let fresh = match harvest {
+            Some(harvest) if harvest.stored > 0 || harvest.log == Log::Ended => {
+                self.deps.db.turn(session, turn.turn).await?
+            }
+            _ => None,
+        };
+        let row = fresh.as_ref().unwrap_or(turn);
+        let last = [row.last_part_at, row.delivered_at, row.delivery_started_at]
+            .into_iter()
+            .flatten()
+            .max();
+        Ok(Known {
+            form,
+            turn_end: row.expected_parts.is_some(),
+            canceling: (work.session.phase == Phase::Canceling)
+                .then(|| age(work.now, work.session.cancel_requested_at)),
+            stop_requested: row.stop_requested_at.is_some(),
+            silent: age(work.now, last),
+            unclear,
+        })
+    }
+
+    pub(super) async fn legacy_end(
+        &self,
+        work: &Work<'_>,
+        state: TurnState,
+        harvest: Option<&Harvest>,
+    ) -> Result<Legacy, StoreError> {
+        let (session, turn): (&SessionId, TurnNo) = (&work.lease.session, work.turn.turn);
+        let contiguous = self.deps.db.contiguous_end(session, turn).await?;
+        let whole = harvest.is_some_and(|h| {
+            h.log == Log::ReadOn
+                && h.status
+                    .as_ref()
+                    .is_some_and(|status| !status.evidence_truncated())
+        });
+        Ok(Legacy {
+            state,
+            parts: contiguous.0,
+            whole,
+        })
+    }
+}

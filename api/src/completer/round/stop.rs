@@ -1,0 +1,74 @@
+//! Stopping a turn from this side.
+
+use std::time::Duration;
+
+use bex_store::settle::{Cause, SandboxAfter};
+use tokio::time::{Instant, sleep};
+
+use super::super::Completer;
+use super::super::decide::{Again, Log};
+use super::super::harvest::HarvestFault;
+use super::super::settle::{Ending, TurnEndKnown};
+use super::{RoundFault, Work};
+use crate::exec_client::ExecFailure;
+
+/// After a stop: how long the driver has for its turn-end within one round.
+const STOP_WAIT: Duration = Duration::from_secs(10);
+/// How often the log is looked at meanwhile.
+const STOP_LOOK: Duration = Duration::from_millis(200);
+
+impl Completer {
+    pub(super) async fn stop(&self, work: &Work<'_>) -> Option<ExecFailure> {
+        let target = work.target()?;
+        let failure = self.deps.rpc.stop(&target, work.turn.turn).await.err()?;
+        tracing::info!(session = %work.lease.session, turn = %work.turn.turn, %failure, "the driver could not be asked to stop");
+        Some(failure)
+    }
+
+    /// Stops the turn so that its log gets its end, reads the rest, settles. A canceled session whose log can not be read
+    /// just now is tried again until its time is over.
+    pub(super) async fn stop_then_settle(
+        &self,
+        work: &Work<'_>,
+        cause: Cause,
+    ) -> Result<Duration, RoundFault> {
+        let failure = self.stop(work).await;
+        let deadline = Instant::now() + STOP_WAIT;
+        let mut sandbox = SandboxAfter::Stopping;
+        let mut turn_end = TurnEndKnown::No;
+        if let Some(target) = work.target() {
+            let source = work.source(self, &target);
+            loop {
+                match source.harvest().await {
+                    Ok(harvest) if harvest.log == Log::Ended => {
+                        turn_end = TurnEndKnown::Yes;
+                        break;
+                    }
+                    Ok(_) if Instant::now() >= deadline => break,
+                    Ok(_) => sleep(STOP_LOOK).await,
+                    Err(HarvestFault::Exec(ExecFailure::Terminated)) => {
+                        sandbox = SandboxAfter::Gone;
+                        break;
+                    }
+                    Err(HarvestFault::Moved) => return Ok(Duration::ZERO),
+                    Err(HarvestFault::Store(error)) => return Err(error.into()),
+                    Err(HarvestFault::Exec(_)) if cause == Cause::Canceled => {
+                        return Ok(self.delay(Again::Unclear, Duration::ZERO));
+                    }
+                    Err(HarvestFault::Exec(_) | HarvestFault::Refused(_)) => break,
+                }
+            }
+        }
+        if failure == Some(ExecFailure::Terminated) {
+            sandbox = SandboxAfter::Gone;
+        }
+        let ending = Ending {
+            cause,
+            sandbox,
+            legacy: None,
+            turn_end,
+        };
+        self.settle(work.lease, work.turn, ending).await?;
+        Ok(Duration::ZERO)
+    }
+}
