@@ -99,7 +99,9 @@ pub struct Attach {
 
 impl std::fmt::Debug for Attach {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Attach").field("streams", &self.streams.count()).finish_non_exhaustive()
+        f.debug_struct("Attach")
+            .field("streams", &self.streams.count())
+            .finish_non_exhaustive()
     }
 }
 
@@ -157,7 +159,11 @@ impl Attach {
     }
 
     /// Answers one request. Generic in the body, so that tests need no socket.
-    pub async fn handle<B>(self: Arc<Self>, request: Request<B>, peer: SocketAddr) -> Response<ResponseBody>
+    pub async fn handle<B>(
+        self: Arc<Self>,
+        request: Request<B>,
+        peer: SocketAddr,
+    ) -> Response<ResponseBody>
     where
         B: Body + Unpin + Send,
         B::Data: Send,
@@ -179,7 +185,10 @@ impl Attach {
         self.viewers.close();
         let goodbye = async {
             if timeout(GOODBYE, self.viewers.wait()).await.is_err() {
-                tracing::warn!(late = self.viewers.len(), "viewers that take nothing were not told where to resume");
+                tracing::warn!(
+                    late = self.viewers.len(),
+                    "viewers that take nothing were not told where to resume"
+                );
             }
         };
         tokio::join!(goodbye, self.hub.drain());
@@ -190,7 +199,11 @@ impl Attach {
         &self.hub
     }
 
-    async fn serve<B>(self: &Arc<Self>, request: Request<B>, peer: SocketAddr) -> Result<Response<ResponseBody>, Refused>
+    async fn serve<B>(
+        self: &Arc<Self>,
+        request: Request<B>,
+        peer: SocketAddr,
+    ) -> Result<Response<ResponseBody>, Refused>
     where
         B: Body + Unpin + Send,
         B::Data: Send,
@@ -207,10 +220,17 @@ impl Attach {
             return Ok(bare(StatusCode::NO_CONTENT));
         }
         let action = action_of(request.method()).ok_or(Code::MethodNotAllowed)?;
-        let asked = Asked { action, session, headers: request.headers(), now: Timestamp::now() };
+        let asked = Asked {
+            action,
+            session,
+            headers: request.headers(),
+            now: Timestamp::now(),
+        };
         let claims = admission::ticket(keys, &asked)?;
         let wish = match action {
-            AttachAction::Read => Wish::read(request.headers(), request.uri()).map_err(|_| Code::InvalidCursor)?,
+            AttachAction::Read => {
+                Wish::read(request.headers(), request.uri()).map_err(|_| Code::InvalidCursor)?
+            }
             AttachAction::Turn => Wish::default(),
         };
         let remote = self.remote_address(request.headers(), peer);
@@ -220,7 +240,14 @@ impl Attach {
             post::drain(request.into_body()).await?;
         }
         let planned = Plan::make(&self.db, &admitted.claims, wish).await?;
-        let audit = admission::redeem(&self.db, &admitted.claims, &self.instance, &remote, Timestamp::now()).await?;
+        let audit = admission::redeem(
+            &self.db,
+            &admitted.claims,
+            &self.instance,
+            &remote,
+            Timestamp::now(),
+        )
+        .await?;
         match planned {
             Planned::Show(plan) => Ok(self.open(plan, admitted, audit)),
             Planned::Nothing => {
@@ -230,9 +257,21 @@ impl Attach {
         }
     }
 
-    fn open(self: &Arc<Self>, plan: Plan, admitted: Admitted, audit: StreamAuditId) -> Response<ResponseBody> {
-        let Admitted { claims, registration, permit } = admitted;
-        let ends = Ends { revoked: registration.revoked.clone(), drain: self.drain.clone() };
+    fn open(
+        self: &Arc<Self>,
+        plan: Plan,
+        admitted: Admitted,
+        audit: StreamAuditId,
+    ) -> Response<ResponseBody> {
+        let Admitted {
+            claims,
+            registration,
+            permit,
+        } = admitted;
+        let ends = Ends {
+            revoked: registration.revoked.clone(),
+            drain: self.drain.clone(),
+        };
         let (out, body) = body::stream((registration, permit, OpenStream::new(&self.open)));
         let viewer = self.viewer(&plan, claims, out);
         self.viewers.spawn(viewer.run(plan, ends, audit));
@@ -254,6 +293,7 @@ impl Attach {
             newest: plan.newest,
             scope: plan.scope,
             silence: None,
+            opened: viewer::Opened::default(),
             begun_at: Instant::now(),
         }
     }
@@ -267,9 +307,16 @@ impl Attach {
 
     /// Where the viewer is: the nearest address that no trusted proxy has.
     fn remote_address(&self, headers: &HeaderMap, peer: SocketAddr) -> String {
-        let trusted = |address| self.trusted_proxies.iter().any(|network| network.contains(address));
+        let trusted = |address| {
+            self.trusted_proxies
+                .iter()
+                .any(|network| network.contains(address))
+        };
         let mut nearest = peer.ip();
-        let hops = headers.get_all("x-forwarded-for").into_iter().filter_map(|value| value.to_str().ok());
+        let hops = headers
+            .get_all("x-forwarded-for")
+            .into_iter()
+            .filter_map(|value| value.to_str().ok());
         let hops: Vec<&str> = hops.flat_map(|line| line.split(',')).collect();
         for hop in hops.iter().rev() {
             if !trusted(nearest) {
@@ -303,7 +350,9 @@ impl Drop for OpenStream {
 
 /// The id in `/v1/agent-sessions/{id}/stream`.
 fn session_of(path: &str) -> Option<&str> {
-    let id = path.strip_prefix("/v1/agent-sessions/")?.strip_suffix("/stream")?;
+    let id = path
+        .strip_prefix("/v1/agent-sessions/")?
+        .strip_suffix("/stream")?;
     (!id.is_empty() && !id.contains('/')).then_some(id)
 }
 
@@ -313,17 +362,27 @@ fn stream_headers() -> HeaderMap {
         (CONTENT_TYPE, "text/event-stream"),
         (CACHE_CONTROL, "no-cache, no-transform"),
         (http::HeaderName::from_static("x-accel-buffering"), "no"),
-        (http::HeaderName::from_static("x-vercel-ai-ui-message-stream"), "v1"),
+        (
+            http::HeaderName::from_static("x-vercel-ai-ui-message-stream"),
+            "v1",
+        ),
     ];
-    fixed.into_iter().map(|(name, value)| (name, HeaderValue::from_static(value))).collect()
+    fixed
+        .into_iter()
+        .map(|(name, value)| (name, HeaderValue::from_static(value)))
+        .collect()
 }
 
 /// One line of text: an AI SDK page shows it to its user.
 fn refusal(code: Code) -> Response<ResponseBody> {
     let mut response = Response::new(full(format!("{}\n", code.title())));
-    *response.status_mut() = StatusCode::from_u16(code.status()).expect("every code's status is a valid one");
+    *response.status_mut() =
+        StatusCode::from_u16(code.status()).expect("every code's status is a valid one");
     let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    headers.insert(
+        CONTENT_TYPE,
+        HeaderValue::from_static("text/plain; charset=utf-8"),
+    );
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(CODE_HEADER, HeaderValue::from_static(code.as_str()));
     if code == Code::MethodNotAllowed {

@@ -76,7 +76,9 @@ pub struct Hub {
 
 impl std::fmt::Debug for Hub {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Hub").field("sources", &self.sources().len()).finish_non_exhaustive()
+        f.debug_struct("Hub")
+            .field("sources", &self.sources().len())
+            .finish_non_exhaustive()
     }
 }
 
@@ -93,33 +95,50 @@ impl Hub {
 
     /// The source of `turn`, begun now unless somebody else began it. One that was lost is begun again.
     pub fn join(self: &Arc<Self>, target: &TargetRef, turn: TurnNo) -> Arc<Source> {
-        let speech =
-            Speech { session: target.session.clone(), turn, generation: target.generation };
+        let speech = Speech {
+            session: target.session.clone(),
+            turn,
+            generation: target.generation,
+        };
         let mut sources = self.sources();
         if let Some(source) = sources.get(&speech)
-            && !matches!(source.tail.end(), Some(SourceEnd::Lost | SourceEnd::Drained))
+            && !matches!(
+                source.tail.end(),
+                Some(SourceEnd::Lost | SourceEnd::Drained)
+            )
         {
             return Arc::clone(source);
         }
         let (progress, tee) = watch::channel(TeeProgress::default());
-        let source = Arc::new(Source { tail: Tail::default(), tee });
+        let source = Arc::new(Source {
+            tail: Tail::default(),
+            tee,
+        });
         sources.insert(speech.clone(), Arc::clone(&source));
         drop(sources);
-        let (hub, target) = (Arc::clone(self), target.clone());
-        let speaking = Arc::clone(&source);
+        let entry = Entry {
+            hub: Arc::clone(self),
+            speech,
+            source: Arc::clone(&source),
+        };
+        let target = target.clone();
         self.tasks.spawn(async move {
-            let reading = source::read(&hub.deps, &target, &speech, &speaking.tail, &hub.stop);
+            let Entry {
+                hub,
+                speech,
+                source,
+            } = &entry;
+            let reading = source::read(&hub.deps, &target, speech, &source.tail, &hub.stop);
             match hub.deps.tee {
                 TeeMode::Off => {
                     progress.send_modify(TeeProgress::never);
                     reading.await;
                 }
                 TeeMode::On => {
-                    let tee = tee::run(&speaking.tail, &*hub.deps.store, &speech, &progress);
+                    let tee = tee::run(&source.tail, &*hub.deps.store, speech, &progress);
                     tokio::join!(reading, tee);
                 }
             }
-            hub.forget(&speech, &speaking);
         });
         source
     }
@@ -136,15 +155,29 @@ impl Hub {
         self.tasks.wait().await;
     }
 
-    fn forget(&self, speech: &Speech, ended: &Arc<Source>) {
-        let mut sources = self.sources();
-        if sources.get(speech).is_some_and(|current| Arc::ptr_eq(current, ended)) {
-            sources.remove(speech);
-        }
-    }
-
     fn sources(&self) -> MutexGuard<'_, HashMap<Speech, Arc<Source>>> {
         // a map of handles is consistent after any panic
         self.sources.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A source in the hub's map; taken out when its task is over, in whatever way.
+struct Entry {
+    hub: Arc<Hub>,
+    speech: Speech,
+    source: Arc<Source>,
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        // the first end stands; only a task that broke off has none yet
+        self.source.tail.finish(SourceEnd::Lost);
+        let mut sources = self.hub.sources();
+        if sources
+            .get(&self.speech)
+            .is_some_and(|current| Arc::ptr_eq(current, &self.source))
+        {
+            sources.remove(&self.speech);
+        }
     }
 }

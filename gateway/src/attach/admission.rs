@@ -87,7 +87,10 @@ pub fn action_of(method: &Method) -> Option<AttachAction> {
 /// # Errors
 /// The refusal's code.
 pub fn ticket(ring: &KeyRing, asked: &Asked<'_>) -> Result<AttachClaims, Code> {
-    let token = asked.headers.get(ATTACH_HEADER).and_then(|value| value.to_str().ok());
+    let token = asked
+        .headers
+        .get(ATTACH_HEADER)
+        .and_then(|value| value.to_str().ok());
     let token = token.ok_or(Code::TicketInvalid)?;
     let claims = AttachClaims::verify(token, ring, asked.now.as_second()).map_err(|fault| {
         tracing::debug!(%fault, "ticket refused");
@@ -126,7 +129,11 @@ pub async fn place<G: Gate>(
         Standing::Revoked | Standing::SessionGone => return Err(Code::Revoked),
     }
     let permit = limiter.admit(&claims.sub).ok_or(Code::TooManyStreams)?;
-    Ok(Admitted { claims, registration, permit })
+    Ok(Admitted {
+        claims,
+        registration,
+        permit,
+    })
 }
 
 /// 401 used: the last refusal. Then the audit row.

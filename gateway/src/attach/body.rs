@@ -67,7 +67,14 @@ pub fn stream<G>(guard: G) -> (Out, StreamBody<G>) {
         parts: 0,
         bytes: 0,
     };
-    (out, StreamBody { frames, ended, _guard: guard })
+    (
+        out,
+        StreamBody {
+            frames,
+            ended,
+            _guard: guard,
+        },
+    )
 }
 
 impl Out {
@@ -109,7 +116,11 @@ impl Out {
     /// # Errors
     /// See [`ViewerGone`].
     pub async fn flush_if_full(&mut self) -> Result<(), ViewerGone> {
-        if self.buffer.len() < FRAME_BYTES { Ok(()) } else { self.flush().await }
+        if self.buffer.len() < FRAME_BYTES {
+            Ok(())
+        } else {
+            self.flush().await
+        }
     }
 
     /// Sends what was collected. When the caller gives up half-way nothing is lost: it goes with the next flush.
@@ -206,7 +217,10 @@ mod tests {
         out.event(b"{\"a\":1}");
         out.close().await.expect("there");
         drop(out);
-        assert_eq!(next(&mut body).await, ": stream-open\n\nid: 1.0\ndata: {}\n\ndata: {\"a\":1}\n\n");
+        assert_eq!(
+            next(&mut body).await,
+            ": stream-open\n\nid: 1.0\ndata: {}\n\ndata: {\"a\":1}\n\n"
+        );
         assert!(body.frame().await.is_none());
 
         let (mut out, mut body) = stream(());
@@ -214,7 +228,10 @@ mod tests {
         out.flush().await.expect("there");
         drop(out);
         assert_eq!(next(&mut body).await, "data: {}\n\n");
-        assert!(body.frame().await.expect("an end").is_err(), "not a clean end");
+        assert!(
+            body.frame().await.expect("an end").is_err(),
+            "not a clean end"
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -233,16 +250,31 @@ mod tests {
         let (mut out, mut body) = stream(());
         out.event(b"{}");
         let quiet = tokio::spawn(async move {
-            let waited = out.quietly(tokio::time::sleep(limits::HEARTBEAT * 2 + limits::HEARTBEAT / 2)).await;
+            let waited = out
+                .quietly(tokio::time::sleep(
+                    limits::HEARTBEAT * 2 + limits::HEARTBEAT / 2,
+                ))
+                .await;
             out.event(b"{}");
             out.close().await.expect("there");
             waited
         });
         let mut seen = Vec::new();
         while let Some(frame) = body.frame().await {
-            seen.push(String::from_utf8(frame.expect("data").into_data().expect("data").to_vec()).expect("text"));
+            seen.push(
+                String::from_utf8(frame.expect("data").into_data().expect("data").to_vec())
+                    .expect("text"),
+            );
         }
-        assert_eq!(seen, ["data: {}\n\n", ": keep-alive\n\n", ": keep-alive\n\n", "data: {}\n\n"]);
+        assert_eq!(
+            seen,
+            [
+                "data: {}\n\n",
+                ": keep-alive\n\n",
+                ": keep-alive\n\n",
+                "data: {}\n\n"
+            ]
+        );
         assert_eq!(quiet.await.expect("no panic"), Ok(()));
     }
 
@@ -250,7 +282,10 @@ mod tests {
     async fn a_viewer_that_leaves_is_noticed_while_it_is_quiet() {
         let (mut out, body) = stream(());
         drop(body);
-        assert_eq!(out.quietly(std::future::pending::<()>()).await, Err(ViewerGone::Left));
+        assert_eq!(
+            out.quietly(std::future::pending::<()>()).await,
+            Err(ViewerGone::Left)
+        );
     }
 
     #[tokio::test(start_paused = true)]

@@ -45,7 +45,9 @@ impl Wish {
             }
         }
         let header = match headers.get("last-event-id") {
-            Some(value) => Some(value.to_str().map_err(|_| CursorFault)?).filter(|text| !text.is_empty()),
+            Some(value) => {
+                Some(value.to_str().map_err(|_| CursorFault)?).filter(|text| !text.is_empty())
+            }
             None => None,
         };
         wish.after = match header.or(after) {
@@ -62,10 +64,15 @@ mod tests {
 
     use super::*;
 
-    fn read(header: Option<&[u8]>, uri: &str) -> Result<(Option<String>, ViewerState), CursorFault> {
+    type Read = Result<(Option<String>, ViewerState), CursorFault>;
+
+    fn read(header: Option<&[u8]>, uri: &str) -> Read {
         let mut headers = HeaderMap::new();
         if let Some(value) = header {
-            headers.insert("last-event-id", HeaderValue::from_bytes(value).expect("a value"));
+            headers.insert(
+                "last-event-id",
+                HeaderValue::from_bytes(value).expect("a value"),
+            );
         }
         let wish = Wish::read(&headers, &uri.parse().expect("a uri"))?;
         Ok((wish.after.map(|id| id.to_string()), wish.state))
@@ -75,7 +82,7 @@ mod tests {
     fn cursors() {
         use ViewerState::{Fresh, Kept};
         let some = |text: &str, state| Ok((Some(text.to_owned()), state));
-        let cases: &[(Option<&[u8]>, &str, Result<(Option<String>, ViewerState), CursorFault>)] = &[
+        let cases: &[(Option<&[u8]>, &str, Read)] = &[
             (None, "/s", Ok((None, Kept))),
             (None, "/s?", Ok((None, Kept))),
             (None, "/s?x=1", Ok((None, Kept))),

@@ -46,7 +46,8 @@ pub fn incomplete_range(
 
 /// A turn settled under a viewer, or did not in time.
 pub fn turn_verdict(row: &TurnRow, healed: bool) -> String {
-    let data = json!({"turn": row.turn, "verdict": row.verdict, "reason": row.reason, "healed": healed});
+    let data =
+        json!({"turn": row.turn, "verdict": row.verdict, "reason": row.reason, "healed": healed});
     event("data-bex-turn", &data)
 }
 

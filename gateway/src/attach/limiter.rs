@@ -27,7 +27,11 @@ pub struct Permit {
 impl Limiter {
     /// A limiter with these bounds.
     pub fn new(total: usize, per_subject: usize) -> Arc<Self> {
-        Arc::new(Self { total, per_subject, open: Mutex::default() })
+        Arc::new(Self {
+            total,
+            per_subject,
+            open: Mutex::default(),
+        })
     }
 
     /// A place for one more stream of `subject`, if there is one.
@@ -39,7 +43,10 @@ impl Limiter {
         }
         open.all += 1;
         open.by_subject.insert(subject.to_owned(), own + 1);
-        Some(Permit { limiter: Arc::clone(self), subject: subject.to_owned() })
+        Some(Permit {
+            limiter: Arc::clone(self),
+            subject: subject.to_owned(),
+        })
     }
 
     /// Open streams, for metrics.
@@ -80,7 +87,11 @@ mod tests {
         assert!(limiter.admit("c").is_none(), "three in all");
         drop(first);
         assert!(limiter.admit("a").is_some());
-        assert_eq!(limiter.count(), 2, "a permit that was dropped at once is back");
+        assert_eq!(
+            limiter.count(),
+            2,
+            "a permit that was dropped at once is back"
+        );
         assert_eq!(limiter.open().by_subject.len(), 2);
     }
 }

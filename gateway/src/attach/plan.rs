@@ -56,18 +56,33 @@ impl Plan {
     /// # Errors
     /// [`Code::InvalidCursor`] for a turn the session does not have, [`Code::Revoked`] when the session is gone, or store trouble.
     pub async fn make(db: &Db, claims: &AttachClaims, wish: Wish) -> Result<Planned, Code> {
-        let session = in_time(db.session(&claims.ses)).await?.ok_or(Code::Revoked)?;
+        let session = in_time(db.session(&claims.ses))
+            .await?
+            .ok_or(Code::Revoked)?;
         let newest = session.turns;
         if claims.act == AttachAction::Turn {
-            let turn = claims.trn.filter(|turn| *turn <= newest).ok_or(Code::Revoked)?;
+            let turn = claims
+                .trn
+                .filter(|turn| *turn <= newest)
+                .ok_or(Code::Revoked)?;
             let start = ui_stream::start_of_turn(&claims.ses, turn);
             let opening = Opening::Start(start);
-            return Ok(Planned::Show(Self { opening, first: turn, newest, scope: Scope::Turn }));
+            return Ok(Planned::Show(Self {
+                opening,
+                first: turn,
+                newest,
+                scope: Scope::Turn,
+            }));
         }
         let scope = Scope::Conversation;
         let Some(after) = wish.after else {
             let opening = Opening::Start(ui_stream::start_of_session(&claims.ses));
-            return Ok(Planned::Show(Self { opening, first: TurnNo::FIRST, newest, scope }));
+            return Ok(Planned::Show(Self {
+                opening,
+                first: TurnNo::FIRST,
+                newest,
+                scope,
+            }));
         };
         if after.turn > newest {
             return Err(Code::InvalidCursor);
@@ -79,6 +94,11 @@ impl Plan {
             }
         }
         let opening = Opening::Behind(after, wish.state);
-        Ok(Planned::Show(Self { opening, first: after.turn, newest, scope }))
+        Ok(Planned::Show(Self {
+            opening,
+            first: after.turn,
+            newest,
+            scope,
+        }))
     }
 }

@@ -35,7 +35,9 @@ where
         }
         Ok(())
     };
-    tokio::time::timeout(BODY_TIMEOUT, reading).await.map_err(|_| Code::InvalidRequest)?
+    tokio::time::timeout(BODY_TIMEOUT, reading)
+        .await
+        .map_err(|_| Code::InvalidRequest)?
 }
 
 #[cfg(test)]
@@ -48,11 +50,23 @@ mod tests {
     #[tokio::test]
     async fn bodies_within_the_bound_are_read_and_others_refused() {
         let limit = limits::STREAM_POST_BODY;
-        assert_eq!(drain(Full::new(Bytes::from(vec![b'x'; limit]))).await, Ok(()));
-        assert_eq!(drain(Full::new(Bytes::from(vec![b'x'; limit + 1]))).await, Err(Code::BodyTooLarge));
-        let pieces = (0..5).map(|_| Ok::<_, std::io::Error>(http_body::Frame::data(Bytes::from(vec![b'x'; limit / 4]))));
+        assert_eq!(
+            drain(Full::new(Bytes::from(vec![b'x'; limit]))).await,
+            Ok(())
+        );
+        assert_eq!(
+            drain(Full::new(Bytes::from(vec![b'x'; limit + 1]))).await,
+            Err(Code::BodyTooLarge)
+        );
+        let pieces = (0..5).map(|_| {
+            Ok::<_, std::io::Error>(http_body::Frame::data(Bytes::from(vec![b'x'; limit / 4])))
+        });
         let unannounced = StreamBody::new(futures::stream::iter(pieces));
-        assert_eq!(drain(unannounced).await, Err(Code::BodyTooLarge), "without a length too");
+        assert_eq!(
+            drain(unannounced).await,
+            Err(Code::BodyTooLarge),
+            "without a length too"
+        );
         let broken = StreamBody::new(futures::stream::iter([Err::<http_body::Frame<Bytes>, _>(
             std::io::Error::other("gone"),
         )]));

@@ -107,7 +107,11 @@ pub struct Pull {
 impl Pull {
     /// A viewer whose next part is `at`.
     pub fn new(at: PartIndex) -> Self {
-        Self { at, ask: Ask::Stored, hole: None }
+        Self {
+            at,
+            ask: Ask::Stored,
+            hole: None,
+        }
     }
 
     /// The next part's index.
@@ -195,7 +199,11 @@ impl Pull {
         let to = next.map_or(to, |next| next.min(to));
         let from = std::mem::replace(&mut self.at, to);
         self.hole = None;
-        Do::Skip { from, to: PartIndex(to.0 - 1), reason }
+        Do::Skip {
+            from,
+            to: PartIndex(to.0 - 1),
+            reason,
+        }
     }
 }
 
@@ -204,10 +212,14 @@ impl Known {
     fn missing(&self, at: PartIndex) -> Option<TruncationReason> {
         if self.quota_from.is_some_and(|mark| mark <= at) {
             Some(TruncationReason::SessionQuota)
-        } else if self.dropped.is_some_and(|(first, last)| first <= at && at <= last) {
+        } else if self
+            .dropped
+            .is_some_and(|(first, last)| first <= at && at <= last)
+        {
             Some(TruncationReason::LogTruncated)
         } else {
-            self.settled.map(|reason| reason.unwrap_or(TruncationReason::StoreFailed))
+            self.settled
+                .map(|reason| reason.unwrap_or(TruncationReason::StoreFailed))
         }
     }
 }

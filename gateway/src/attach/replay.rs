@@ -30,7 +30,9 @@ pub struct ReplayBudget(Arc<Semaphore>);
 
 impl Default for ReplayBudget {
     fn default() -> Self {
-        Self(Arc::new(Semaphore::new(limits::REPLAY_BUDGET_BYTES / limits::REPLAY_PAGE_BYTES)))
+        Self(Arc::new(Semaphore::new(
+            limits::REPLAY_BUDGET_BYTES / limits::REPLAY_PAGE_BYTES,
+        )))
     }
 }
 
@@ -53,7 +55,13 @@ pub struct Pages {
 impl Pages {
     /// Nothing is read yet.
     pub fn new(db: Db, session: SessionId, budget: ReplayBudget) -> Self {
-        Self { db, session, budget, page: VecDeque::new(), permit: None }
+        Self {
+            db,
+            session,
+            budget,
+            page: VecDeque::new(),
+            permit: None,
+        }
     }
 
     /// What is stored at `at`: a contiguous run of its turn, or where the turn goes on. May wait for memory.
@@ -65,7 +73,10 @@ impl Pages {
             self.page.pop_front();
         }
         // a later turn has parts only once this one is settled, so this one's parts in the page are all there are
-        let known = self.page.front().is_some_and(|part| part.id == at || part.id.turn > at.turn);
+        let known = self
+            .page
+            .front()
+            .is_some_and(|part| part.id == at || part.id.turn > at.turn);
         if !known {
             self.fetch(at).await?;
         }

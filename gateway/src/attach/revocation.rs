@@ -47,7 +47,11 @@ impl Streams {
         let number = registered.last;
         registered.streams.insert(number, (key, revoked.clone()));
         drop(registered);
-        Registration { streams: Arc::clone(self), number, revoked }
+        Registration {
+            streams: Arc::clone(self),
+            number,
+            revoked,
+        }
     }
 
     /// Entries, for metrics.

@@ -22,10 +22,16 @@ impl Rooms {
     /// Watches a session from now on.
     pub fn enter(self: &Arc<Self>, session: &SessionId) -> Seat {
         let mut rooms = self.rooms();
-        let room = rooms.entry(session.clone()).or_insert_with(|| watch::Sender::new(()));
+        let room = rooms
+            .entry(session.clone())
+            .or_insert_with(|| watch::Sender::new(()));
         let changed = room.subscribe();
         drop(rooms);
-        Seat { rooms: Arc::clone(self), session: session.clone(), changed }
+        Seat {
+            rooms: Arc::clone(self),
+            session: session.clone(),
+            changed,
+        }
     }
 
     /// Something about this session changed.
@@ -69,7 +75,10 @@ impl Drop for Seat {
     fn drop(&mut self) {
         let mut rooms = self.rooms.rooms();
         // this seat's own receiver is still counted
-        if rooms.get(&self.session).is_some_and(|room| room.receiver_count() <= 1) {
+        if rooms
+            .get(&self.session)
+            .is_some_and(|room| room.receiver_count() <= 1)
+        {
             rooms.remove(&self.session);
         }
     }
@@ -83,7 +92,8 @@ mod tests {
     async fn a_notice_reaches_its_session_only_and_empty_rooms_go() {
         let rooms = Arc::new(Rooms::default());
         let (a, b) = (SessionId::random(), SessionId::random());
-        let (mut first, mut second, mut other) = (rooms.enter(&a), rooms.enter(&a), rooms.enter(&b));
+        let (mut first, mut second, mut other) =
+            (rooms.enter(&a), rooms.enter(&a), rooms.enter(&b));
         rooms.wake(&a);
         first.changed().await;
         assert!(second.take_change() && !second.take_change());

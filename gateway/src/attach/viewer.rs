@@ -10,12 +10,12 @@ mod turn;
 
 use std::sync::Arc;
 
+use bex_proto::TurnNo;
 use bex_proto::ids::PartId;
 use bex_proto::limits;
 use bex_proto::sse;
 use bex_proto::ticket::AttachClaims;
 use bex_proto::ui_stream::{Guard, Output, resume_error};
-use bex_proto::{PartIndex, TurnNo};
 use bex_store::audit::StreamAuditId;
 use bex_store::{Db, StoreError};
 use tokio::time::{Instant, sleep, sleep_until};
@@ -87,6 +87,16 @@ impl Stop {
     }
 }
 
+/// Where what is open in the message was opened, as far as this turn goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Opened {
+    /// On this connection, at least in part.
+    #[default]
+    Here,
+    /// On an earlier one, and nothing of the turn was sent on this one yet.
+    Before,
+}
+
 /// What a viewer works with.
 pub(super) struct Viewer {
     pub(super) db: Db,
@@ -103,6 +113,7 @@ pub(super) struct Viewer {
     pub(super) scope: Scope,
     /// Parts the viewer has already: they only move the guard.
     pub(super) silence: Option<Silence>,
+    pub(super) opened: Opened,
     pub(super) begun_at: Instant,
 }
 
@@ -143,7 +154,8 @@ impl Viewer {
     /// Says where to resume and closes, without `[DONE]`.
     async fn tell(&mut self, stop: Stop) -> Stop {
         let Some(text) = stop.text() else { return stop };
-        self.out.event(resume_error(text, self.out.cursor()).as_bytes());
+        self.out
+            .event(resume_error(text, self.out.cursor()).as_bytes());
         match self.out.close().await {
             Ok(()) => stop,
             Err(gone) => Stop::Gone(gone),
@@ -153,17 +165,16 @@ impl Viewer {
     async fn serve(&mut self, plan: Plan) -> Result<(), Stop> {
         self.out.open();
         self.out.flush().await?;
-        let mut at = match plan.opening {
+        let (mut at, mut prompt) = match plan.opening {
             Opening::Start(start) => {
                 self.out.event(start.as_bytes());
-                PartId::first_of(plan.first)
+                (PartId::first_of(plan.first), turn::Prompt::Show)
             }
             Opening::Behind(cursor, state) => {
                 self.out.cursor_only(cursor);
-                self.rejoin(cursor, state).await?
+                (self.rejoin(cursor, state).await?, turn::Prompt::Known)
             }
         };
-        let mut prompt = turn::Prompt::of(self.silence.is_some() || at.index > PartIndex(0));
         while let TurnEnded::Next(next) = self.turn(at, prompt).await? {
             (at, prompt) = (next, turn::Prompt::Show);
         }

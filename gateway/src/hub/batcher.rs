@@ -42,7 +42,8 @@ impl Batcher {
         self.open.push(part);
         self.open_bytes += len;
         self.outstanding += len;
-        if self.open.len() == limits::TEE_BATCH_PARTS || self.open_bytes == limits::TEE_BATCH_BYTES {
+        if self.open.len() == limits::TEE_BATCH_PARTS || self.open_bytes == limits::TEE_BATCH_BYTES
+        {
             self.flush();
         }
     }
@@ -127,7 +128,10 @@ mod tests {
         assert!(batcher.next_batch().is_none());
         batcher.take(sized(1, 2, 100), now);
         assert_eq!(batcher.next_batch().map(|b| b.len()), Some(1));
-        assert!(batcher.next_batch().is_none(), "the second waits for company");
+        assert!(
+            batcher.next_batch().is_none(),
+            "the second waits for company"
+        );
         assert!(!batcher.is_idle());
     }
 
@@ -140,7 +144,10 @@ mod tests {
             batcher.take(part(1, taken), now);
             taken += 1;
         }
-        assert_eq!(taken as usize, limits::TEE_QUEUE_SLOTS * limits::TEE_BATCH_PARTS);
+        assert_eq!(
+            taken as usize,
+            limits::TEE_QUEUE_SLOTS * limits::TEE_BATCH_PARTS
+        );
         assert!(batcher.next_batch().is_some());
         assert!(batcher.next_batch().is_none(), "one at a time");
         batcher.appended();
@@ -152,10 +159,20 @@ mod tests {
             bytes += next.bytes.len();
             batcher.take(next, now);
         }
-        assert!(bytes <= limits::TEE_OUTSTANDING_BYTES && bytes + 300_000 > limits::TEE_OUTSTANDING_BYTES);
+        assert!(
+            bytes <= limits::TEE_OUTSTANDING_BYTES
+                && bytes + 300_000 > limits::TEE_OUTSTANDING_BYTES
+        );
         let first = batcher.next_batch().expect("a full batch");
-        assert_eq!(batcher.load().1, bytes, "what is being appended still counts");
+        assert_eq!(
+            batcher.load().1,
+            bytes,
+            "what is being appended still counts"
+        );
         batcher.appended();
-        assert_eq!(batcher.load().1, bytes - first.iter().map(|p| p.bytes.len()).sum::<usize>());
+        assert_eq!(
+            batcher.load().1,
+            bytes - first.iter().map(|p| p.bytes.len()).sum::<usize>()
+        );
     }
 }

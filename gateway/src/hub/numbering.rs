@@ -47,7 +47,12 @@ pub struct Numbering {
 impl Numbering {
     /// A connection on which everything below `next` is known already.
     pub fn new(turn: TurnNo, form: Form, next: PartIndex) -> Self {
-        Self { turn, form, next, position: 0 }
+        Self {
+            turn,
+            form,
+            next,
+            position: 0,
+        }
     }
 
     /// Takes the next event.
@@ -57,9 +62,14 @@ impl Numbering {
         }
         let (id, inspected) = match event {
             Event::Data { id, data } => (id, inspect(data)),
-            Event::Oversized { id, bytes, sha256 } => {
-                (id, stand_in(transcript::unstorable_stand_in_of(Unstorable::TooLarge, bytes, &sha256)))
-            }
+            Event::Oversized { id, bytes, sha256 } => (
+                id,
+                stand_in(transcript::unstorable_stand_in_of(
+                    Unstorable::TooLarge,
+                    bytes,
+                    &sha256,
+                )),
+            ),
         };
         let index = match self.form {
             Form::Numbered => id.and_then(|id| self.own_index(&id)),
@@ -76,8 +86,16 @@ impl Numbering {
             Some(index) if index >= self.next => {
                 self.next = index.next();
                 let (head, bytes) = inspected;
-                let id = PartId { turn: self.turn, index };
-                Placed::Part(Arc::new(Part { id, head, bytes, spoken_at: None }))
+                let id = PartId {
+                    turn: self.turn,
+                    index,
+                };
+                Placed::Part(Arc::new(Part {
+                    id,
+                    head,
+                    bytes,
+                    spoken_at: None,
+                }))
             }
             _ => Placed::Dropped,
         }
@@ -107,7 +125,10 @@ mod tests {
 
     fn event(id: &str, data: &str) -> Event {
         let id = (!id.is_empty()).then(|| Bytes::copy_from_slice(id.as_bytes()));
-        Event::Data { id, data: Bytes::copy_from_slice(data.as_bytes()) }
+        Event::Data {
+            id,
+            data: Bytes::copy_from_slice(data.as_bytes()),
+        }
     }
 
     const TEXT: &str = r#"{"type":"text-delta","id":"t","delta":"x"}"#;
@@ -148,11 +169,26 @@ mod tests {
     #[test]
     fn what_cannot_be_stored_keeps_its_place() {
         let mut numbering = Numbering::new(TurnNo(1), Form::Numbered, PartIndex(0));
-        for (index, data) in ["not json", "[]", "{\"type\":\"a\0\"}", "{\"type\":\"a\",\n\"b\":1}"].iter().enumerate() {
+        for (index, data) in [
+            "not json",
+            "[]",
+            "{\"type\":\"a\0\"}",
+            "{\"type\":\"a\",\n\"b\":1}",
+        ]
+        .iter()
+        .enumerate()
+        {
             let id = format!("1.{index}");
-            assert_eq!(placed(&mut numbering, &id, data), format!("{id} data-bex-unstorable"));
+            assert_eq!(
+                placed(&mut numbering, &id, data),
+                format!("{id} data-bex-unstorable")
+            );
         }
-        let oversized = Event::Oversized { id: Some("1.9".into()), bytes: 2_000_000, sha256: "ab".into() };
+        let oversized = Event::Oversized {
+            id: Some("1.9".into()),
+            bytes: 2_000_000,
+            sha256: "ab".into(),
+        };
         match numbering.place(oversized) {
             Placed::Part(part) => {
                 let text = std::str::from_utf8(&part.bytes).expect("text");
@@ -168,9 +204,17 @@ mod tests {
     #[test]
     fn the_old_form_is_numbered_by_position_from_its_start_only() {
         let mut whole = Numbering::new(TurnNo(1), Form::ByPosition, PartIndex(1));
-        assert_eq!(placed(&mut whole, "", r#"{"type":"start"}"#), "dropped", "stored before");
+        assert_eq!(
+            placed(&mut whole, "", r#"{"type":"start"}"#),
+            "dropped",
+            "stored before"
+        );
         assert_eq!(placed(&mut whole, "", TEXT), "1.1 text-delta");
-        assert_eq!(placed(&mut whole, "9.9", TEXT), "1.2 text-delta", "its ids are not believed");
+        assert_eq!(
+            placed(&mut whole, "9.9", TEXT),
+            "1.2 text-delta",
+            "its ids are not believed"
+        );
         let mut cut = Numbering::new(TurnNo(1), Form::ByPosition, PartIndex(0));
         assert_eq!(placed(&mut cut, "", TEXT), "unnumbered");
     }

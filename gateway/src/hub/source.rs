@@ -48,7 +48,12 @@ pub(super) async fn read(
     tail: &Tail,
     stop: &CancellationToken,
 ) {
-    let reading = Reading { deps, target, speech, tail };
+    let reading = Reading {
+        deps,
+        target,
+        speech,
+        tail,
+    };
     let end = tokio::select! {
         end = reading.until_end() => end,
         () = stop.cancelled() => SourceEnd::Drained,
@@ -96,9 +101,14 @@ impl Reading<'_> {
             Look::Unknown | Look::NotYet => return Err(Broken::NotDialable),
         };
         let from = self.begin().await?;
-        let connection = DriverConnection::open(address, self.target, &self.deps.driver_keys).await?;
+        let connection =
+            DriverConnection::open(address, self.target, &self.deps.driver_keys).await?;
         let mut stream = connection.stream(self.speech.turn, from).await?;
-        let form = if self.target.legacy { Form::ByPosition } else { Form::Numbered };
+        let form = if self.target.legacy {
+            Form::ByPosition
+        } else {
+            Form::Numbered
+        };
         let mut numbering = Numbering::new(self.speech.turn, form, from);
         let mut splitter = Splitter::new();
         loop {

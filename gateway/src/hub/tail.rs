@@ -285,9 +285,7 @@ pub(crate) mod tests {
         }
         assert_eq!(indexes(ring.read(PartIndex(2), 10)), [2, 3]);
         assert_eq!(indexes(ring.read(PartIndex(2), 1)), [2]);
-        assert!(
-            matches!(ring.read(PartIndex(4), 10), TailRead::Jump { to } if to == PartIndex(6))
-        );
+        assert!(matches!(ring.read(PartIndex(4), 10), TailRead::Jump { to } if to == PartIndex(6)));
         assert!(matches!(ring.read(PartIndex(8), 10), TailRead::Wait));
         assert!(
             matches!(ring.read(PartIndex(1), 10), TailRead::Behind { floor } if floor == PartIndex(2))

@@ -61,11 +61,24 @@ pub async fn run(
     speech: &Speech,
     progress: &watch::Sender<TeeProgress>,
 ) {
-    let end = Tee { tail, store, speech, progress, batcher: Batcher::default(), at: None }.run().await;
+    let end = Tee {
+        tail,
+        store,
+        speech,
+        progress,
+        batcher: Batcher::default(),
+        at: None,
+    }
+    .run()
+    .await;
     match end {
         TeeEnd::Flushed => {}
-        TeeEnd::Quota => tracing::info!(session = %speech.session, turn = %speech.turn, "tee stopped at the session's quota"),
-        _ => tracing::warn!(session = %speech.session, turn = %speech.turn, ?end, "tee stopped, the harvest stores the rest"),
+        TeeEnd::Quota => {
+            tracing::info!(session = %speech.session, turn = %speech.turn, "tee stopped at the session's quota")
+        }
+        _ => {
+            tracing::warn!(session = %speech.session, turn = %speech.turn, ?end, "tee stopped, the harvest stores the rest")
+        }
     }
     progress.send_modify(|progress| progress.end = Some(end));
 }
@@ -142,7 +155,11 @@ impl Tee<'_> {
     /// Takes from the tail what there is room for.
     fn take(&mut self) -> Supply {
         let Some(mut at) = self.at.or_else(|| self.tail.base()) else {
-            return if self.tail.end().is_some() { Supply::Ended } else { Supply::Waiting };
+            return if self.tail.end().is_some() {
+                Supply::Ended
+            } else {
+                Supply::Waiting
+            };
         };
         let supply = loop {
             match self.tail.read(at, PULL_PARTS) {

@@ -32,7 +32,11 @@ struct Scripted {
 
 impl Scripted {
     fn new(weather: Weather) -> Self {
-        Self { weather, burnt: Mutex::default(), audited: Mutex::default() }
+        Self {
+            weather,
+            burnt: Mutex::default(),
+            audited: Mutex::default(),
+        }
     }
 
     fn burnt(&self) -> usize {
@@ -113,27 +117,49 @@ impl Case {
     async fn judge(self) -> (Result<(), Code>, bool) {
         let gate = Scripted::new(self.weather);
         if self.used {
-            gate.burnt.lock().expect("no panic").insert(self.claims.jti.clone());
+            gate.burnt
+                .lock()
+                .expect("no panic")
+                .insert(self.claims.jti.clone());
         }
         let before = gate.burnt();
         let mut headers = HeaderMap::new();
-        let token = self.header.unwrap_or_else(|| self.claims.sign(&ring(self.signed_with)));
+        let token = self
+            .header
+            .unwrap_or_else(|| self.claims.sign(&ring(self.signed_with)));
         if !token.is_empty() {
-            headers.insert(ATTACH_HEADER, HeaderValue::from_str(&token).expect("a value"));
+            headers.insert(
+                ATTACH_HEADER,
+                HeaderValue::from_str(&token).expect("a value"),
+            );
         }
         let now = Timestamp::from_second(1050).expect("a time");
-        let asked = Asked { action: self.action, session: &self.path, headers: &headers, now };
+        let asked = Asked {
+            action: self.action,
+            session: &self.path,
+            headers: &headers,
+            now,
+        };
         let (streams, limiter) = (Arc::new(Streams::default()), Limiter::new(self.places, 1));
         let keys = ring(&self.ring);
         let judged = async {
             let claims = ticket(&keys, &asked)?;
             let admitted = place(&gate, &streams, &limiter, claims).await?;
             assert_eq!((streams.count(), limiter.count()), (1, 1));
-            redeem(&gate, &admitted.claims, "me", "192.0.2.1", now).await.map(drop)
+            redeem(&gate, &admitted.claims, "me", "192.0.2.1", now)
+                .await
+                .map(drop)
         };
         let answer = judged.await;
-        assert_eq!((streams.count(), limiter.count()), (0, 0), "a refused stream leaves nothing behind");
-        assert_eq!(*gate.audited.lock().expect("no panic"), u32::from(answer.is_ok()));
+        assert_eq!(
+            (streams.count(), limiter.count()),
+            (0, 0),
+            "a refused stream leaves nothing behind"
+        );
+        assert_eq!(
+            *gate.audited.lock().expect("no panic"),
+            u32::from(answer.is_ok())
+        );
         (answer, gate.burnt() > before)
     }
 }
@@ -146,7 +172,10 @@ async fn each_refusal_has_its_place_and_costs_no_ticket() {
         (|c| c.header = Some("garbage".into()), Code::TicketInvalid),
         (|c| c.claims.exp = 1019, Code::TicketInvalid),
         (|c| c.claims.act = AttachAction::Turn, Code::ActionMismatch),
-        (|c| c.path = SessionId::random().to_string(), Code::SessionMismatch),
+        (
+            |c| c.path = SessionId::random().to_string(),
+            Code::SessionMismatch,
+        ),
         (|c| c.weather = Weather::Revoked, Code::Revoked),
         (|c| c.places = 0, Code::TooManyStreams),
         (|c| c.used = true, Code::TicketUsed),
@@ -172,7 +201,10 @@ async fn tickets_are_told_apart() {
         (|c| c.ring = format!("{B},{A}"), Ok(())),
         (|c| c.ring = B.into(), Err(Code::TicketInvalid)),
         (|c| c.signed_with = B, Err(Code::TicketInvalid)),
-        (|c| c.claims.pod = Some("p".into()), Err(Code::TicketInvalid)),
+        (
+            |c| c.claims.pod = Some("p".into()),
+            Err(Code::TicketInvalid),
+        ),
         (|c| c.path = "../etc".into(), Err(Code::SessionMismatch)),
         (|c| c.action = AttachAction::Turn, Err(Code::ActionMismatch)),
     ];
@@ -191,7 +223,10 @@ async fn store_trouble_refuses_and_soon() {
         (Weather::Gone, Code::Revoked),
     ] {
         let start = tokio::time::Instant::now();
-        let case = Case { weather, ..Case::good() };
+        let case = Case {
+            weather,
+            ..Case::good()
+        };
         assert_eq!(case.judge().await, (Err(code), false), "{weather:?}");
         assert!(start.elapsed() <= limits::ADMISSION_TIMEOUT);
     }

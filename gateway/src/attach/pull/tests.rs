@@ -58,7 +58,10 @@ struct Seen {
 
 impl World {
     fn new(base: u32, parts: usize) -> Self {
-        let mut ring = Ring::new(RingLimits { bytes: 1 << 20, parts });
+        let mut ring = Ring::new(RingLimits {
+            bytes: 1 << 20,
+            parts,
+        });
         ring.begin(PartIndex(base));
         Self {
             ring,
@@ -128,7 +131,11 @@ impl World {
             .map(|((_, part), _)| Arc::clone(part))
             .take(3)
             .collect();
-        let next = self.stored.range(at.0..).next().map(|(index, _)| PartIndex(*index));
+        let next = self
+            .stored
+            .range(at.0..)
+            .next()
+            .map(|(index, _)| PartIndex(*index));
         StoreRead { parts, next }
     }
 
@@ -147,8 +154,14 @@ impl World {
             Do::Skip { from, to, .. } => {
                 assert!(from <= to);
                 for index in from.0..=to.0 {
-                    assert!(!self.stored.contains_key(&index), "{index} is stored and was skipped");
-                    assert!(self.ring.read(PartIndex(index), 1).is_no_part(), "{index} is in the tail and was skipped");
+                    assert!(
+                        !self.stored.contains_key(&index),
+                        "{index} is stored and was skipped"
+                    );
+                    assert!(
+                        self.ring.read(PartIndex(index), 1).is_no_part(),
+                        "{index} is in the tail and was skipped"
+                    );
                 }
                 seen.skipped.push((from.0, to.0));
                 Ok(true)
@@ -168,7 +181,10 @@ impl TailRead {
 
 /// Sent and told indexes, in the order of the stream, cover `0..end` exactly once.
 fn check(seen: &Seen, from: u32, end: u32) {
-    assert!(seen.sent.is_sorted_by(|a, b| a < b), "in order, each once: {seen:?}");
+    assert!(
+        seen.sent.is_sorted_by(|a, b| a < b),
+        "in order, each once: {seen:?}"
+    );
     let mut all: Vec<u32> = seen.sent.clone();
     for (first, last) in &seen.skipped {
         all.extend(*first..=*last);
@@ -178,8 +194,16 @@ fn check(seen: &Seen, from: u32, end: u32) {
     assert_eq!(all, expected, "{seen:?}");
 }
 
+/// `BEX_PULL_CASES`, for longer runs than every day's.
+fn cases() -> u32 {
+    std::env::var("BEX_PULL_CASES")
+        .ok()
+        .and_then(|cases| cases.parse().ok())
+        .unwrap_or(1000)
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(3000))]
+    #![proptest_config(ProptestConfig::with_cases(cases()))]
 
     #[test]
     fn every_viewer_gets_each_part_once_in_order(base in 0u32..5, capacity in 1usize..8, late in 0u32..12, ops in ops()) {
@@ -249,23 +273,35 @@ proptest! {
 
 #[tokio::test(start_paused = true)]
 async fn a_hole_is_waited_for_and_then_told() {
-    let mut ring = Ring::new(RingLimits { bytes: 1 << 20, parts: 1 });
+    let mut ring = Ring::new(RingLimits {
+        bytes: 1 << 20,
+        parts: 1,
+    });
     ring.begin(PartIndex(0));
     ring.push(part(1, 0));
     ring.push(part(1, 1));
     let (mut pull, known, start) = (Pull::new(PartIndex(0)), Known::default(), Instant::now());
     for after in [0, 10, 29] {
         let now = start + std::time::Duration::from_secs(after);
-        assert!(matches!(pull.on_tail(ring.read(pull.at(), 9), &known), Do::ReadStore));
+        assert!(matches!(
+            pull.on_tail(ring.read(pull.at(), 9), &known),
+            Do::ReadStore
+        ));
         match pull.on_store(StoreRead::default(), &known, now) {
             Do::Hole { until } => assert_eq!(until, start + limits::HOLE_WAIT),
             other => panic!("{other:?}"),
         }
     }
-    assert!(matches!(pull.on_tail(ring.read(pull.at(), 9), &known), Do::ReadStore));
+    assert!(matches!(
+        pull.on_tail(ring.read(pull.at(), 9), &known),
+        Do::ReadStore
+    ));
     match pull.on_store(StoreRead::default(), &known, start + limits::HOLE_WAIT) {
         Do::Skip { from, to, reason } => {
-            assert_eq!((from, to, reason), (PartIndex(0), PartIndex(0), TruncationReason::StoreFailed));
+            assert_eq!(
+                (from, to, reason),
+                (PartIndex(0), PartIndex(0), TruncationReason::StoreFailed)
+            );
         }
         other => panic!("{other:?}"),
     }
@@ -273,16 +309,38 @@ async fn a_hole_is_waited_for_and_then_told() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_known_to_be_missing_is_not_waited_for() {
-    let mut ring = Ring::new(RingLimits { bytes: 1 << 20, parts: 1 });
+    let mut ring = Ring::new(RingLimits {
+        bytes: 1 << 20,
+        parts: 1,
+    });
     ring.begin(PartIndex(0));
     for index in [0, 1, 2, 6] {
         ring.push(part(1, index));
     }
     let cases = [
-        (Known { quota_from: Some(PartIndex(1)), ..Known::default() }, 1, 5, TruncationReason::SessionQuota),
-        (Known { dropped: Some((PartIndex(0), PartIndex(5))), ..Known::default() }, 1, 5, TruncationReason::LogTruncated),
         (
-            Known { settled: Some(Some(TruncationReason::SandboxLost)), ..Known::default() },
+            Known {
+                quota_from: Some(PartIndex(1)),
+                ..Known::default()
+            },
+            1,
+            5,
+            TruncationReason::SessionQuota,
+        ),
+        (
+            Known {
+                dropped: Some((PartIndex(0), PartIndex(5))),
+                ..Known::default()
+            },
+            1,
+            5,
+            TruncationReason::LogTruncated,
+        ),
+        (
+            Known {
+                settled: Some(Some(TruncationReason::SandboxLost)),
+                ..Known::default()
+            },
             1,
             5,
             TruncationReason::SandboxLost,
@@ -293,7 +351,10 @@ async fn what_is_known_to_be_missing_is_not_waited_for() {
         // 3..=5 were never spoken, 1 and 2 were evicted: the floor is 3
         let mut told = Vec::new();
         while pull.at() < PartIndex(6) {
-            assert!(matches!(pull.on_tail(ring.read(pull.at(), 9), &known), Do::ReadStore));
+            assert!(matches!(
+                pull.on_tail(ring.read(pull.at(), 9), &known),
+                Do::ReadStore
+            ));
             match pull.on_store(StoreRead::default(), &known, Instant::now()) {
                 Do::Skip { from, to, reason } => told.push((from.0, to.0, reason)),
                 other => panic!("{other:?}"),

@@ -1,10 +1,13 @@
 //! Who gets in, and what the others are told.
 
-use super::rig::*;
 use super::super::*;
+use super::rig::*;
 
 fn code(stream: &Stream) -> String {
-    let code = stream.headers.get(CODE_HEADER).map(|code| code.to_str().expect("text").to_owned());
+    let code = stream
+        .headers
+        .get(CODE_HEADER)
+        .map(|code| code.to_str().expect("text").to_owned());
     format!("{} {}", stream.status, code.unwrap_or_default())
 }
 
@@ -25,22 +28,40 @@ async fn every_refusal_costs_no_ticket() {
     let session = rig.create().await;
     let mut ticket = read_ticket(&session);
     ticket.claims.rpo = true;
-    for (query, expected) in [("?after=1", "400 invalid_cursor"), ("?after=7.0", "400 invalid_cursor")] {
+    for (query, expected) in [
+        ("?after=1", "400 invalid_cursor"),
+        ("?after=7.0", "400 invalid_cursor"),
+    ] {
         ticket.query = query.into();
         assert_eq!(refused(&rig, &ticket).await, expected);
     }
     ticket.query = String::new();
-    let held: Vec<_> =
-        (0..limits::STREAMS_PER_SUBJECT).map(|_| rig.attach.limiter.admit("u").expect("a place")).collect();
+    let held: Vec<_> = (0..limits::STREAMS_PER_SUBJECT)
+        .map(|_| rig.attach.limiter.admit("u").expect("a place"))
+        .collect();
     assert_eq!(refused(&rig, &ticket).await, "429 too_many_streams");
     drop(held);
     let mut served = Stream::of(rig.send(ticket.request()).await);
     assert_eq!(served.status, 200);
-    assert_eq!(served.rest().await.last().map(String::as_str), Some("[DONE]"));
+    assert_eq!(
+        served.rest().await.last().map(String::as_str),
+        Some("[DONE]")
+    );
     assert_eq!(refused(&rig, &ticket).await, "401 ticket_used");
-    rig.until(|rig| async { rig.sql("SELECT count(*) FROM stream_audit WHERE result = 'done'") == "1" }).await;
-    assert_eq!(rig.sql("SELECT count(*) FROM stream_audit"), "1", "refused requests leave no row");
-    assert_eq!(rig.attach.limiter.count(), 1, "a place is held as long as its body lives");
+    rig.until(|rig| async {
+        rig.sql("SELECT count(*) FROM stream_audit WHERE result = 'done'") == "1"
+    })
+    .await;
+    assert_eq!(
+        rig.sql("SELECT count(*) FROM stream_audit"),
+        "1",
+        "refused requests leave no row"
+    );
+    assert_eq!(
+        rig.attach.limiter.count(),
+        1,
+        "a place is held as long as its body lives"
+    );
     drop(served);
     assert_eq!(rig.attach.limiter.count(), 0);
 }
@@ -58,7 +79,10 @@ async fn a_posted_body_is_bounded_and_a_large_one_costs_no_ticket() {
     ticket.body = vec![b'x'; limits::STREAM_POST_BODY].into();
     let mut posted = Stream::of(rig.send(ticket.request()).await);
     let all = posted.rest().await;
-    assert_eq!(all[0], format!(r#"{{"messageId":"durable-{session}-1","type":"start"}}"#));
+    assert_eq!(
+        all[0],
+        format!(r#"{{"messageId":"durable-{session}-1","type":"start"}}"#)
+    );
     assert_eq!(of_parts(&all), events(1, &said));
     assert_eq!(all.last().map(String::as_str), Some("[DONE]"));
 }
@@ -79,18 +103,45 @@ async fn methods_origins_paths_and_the_listener_itself() {
     let path = format!("/v1/agent-sessions/{session}/stream");
     let preflight = ask(Method::OPTIONS, &path, "https://app.example").await;
     assert_eq!(preflight.status, 204);
-    assert_eq!(preflight.headers["access-control-allow-origin"], "https://app.example");
+    assert_eq!(
+        preflight.headers["access-control-allow-origin"],
+        "https://app.example"
+    );
     let other = ask(Method::OPTIONS, &path, "https://other.example").await;
-    assert_eq!((other.status, other.headers.get("access-control-allow-origin")), (204, None));
-    assert_eq!(code(&ask(Method::PUT, &path, "x").await), "405 method_not_allowed");
+    assert_eq!(
+        (
+            other.status,
+            other.headers.get("access-control-allow-origin")
+        ),
+        (204, None)
+    );
+    assert_eq!(
+        code(&ask(Method::PUT, &path, "x").await),
+        "405 method_not_allowed"
+    );
     let unticketed = ask(Method::GET, &path, "https://app.example").await;
     assert_eq!(code(&unticketed), "401 ticket_invalid");
-    assert_eq!(unticketed.headers["access-control-allow-origin"], "https://app.example", "a page reads its refusal");
-    for other in ["/", "/v1/agent-sessions//stream", "/v1/agent-sessions/a/b/stream", "/v1/agent-sessions/a"] {
-        assert_eq!(code(&ask(Method::GET, other, "x").await), "404 not_found", "{other}");
+    assert_eq!(
+        unticketed.headers["access-control-allow-origin"], "https://app.example",
+        "a page reads its refusal"
+    );
+    for other in [
+        "/",
+        "/v1/agent-sessions//stream",
+        "/v1/agent-sessions/a/b/stream",
+        "/v1/agent-sessions/a",
+    ] {
+        assert_eq!(
+            code(&ask(Method::GET, other, "x").await),
+            "404 not_found",
+            "{other}"
+        );
     }
     let unconfigured = Rig::with_keys(None).await;
-    assert_eq!(refused(&unconfigured, &read_ticket(&session)).await, "503 not_configured");
+    assert_eq!(
+        refused(&unconfigured, &read_ticket(&session)).await,
+        "503 not_configured"
+    );
     rig.attach.drain().await;
     assert_eq!(refused(&rig, &read_ticket(&session)).await, "503 draining");
 }
@@ -102,7 +153,9 @@ async fn the_audit_row_names_who_and_where_and_nothing_else() {
     let mut ticket = read_ticket(&session);
     ticket.claims.rpo = true;
     let mut request = ticket.request();
-    let forwarded = "198.51.100.9, 203.0.113.7, 127.0.0.2".parse().expect("a value");
+    let forwarded = "198.51.100.9, 203.0.113.7, 127.0.0.2"
+        .parse()
+        .expect("a value");
     request.headers_mut().insert("x-forwarded-for", forwarded);
     let mut stream = Stream::of(rig.send(request).await);
     let headers: Vec<(&str, &str)> = [
@@ -118,7 +171,8 @@ async fn the_audit_row_names_who_and_where_and_nothing_else() {
     assert!(!stream.headers.contains_key("content-encoding"));
     stream.rest().await;
     assert!(stream.raw.starts_with(b": stream-open\n\n"));
-    rig.until(|rig| async { rig.sql("SELECT result FROM stream_audit") == "done" }).await;
+    rig.until(|rig| async { rig.sql("SELECT result FROM stream_audit") == "done" })
+        .await;
     let row = rig.sql("SELECT concat_ws('|', workspace_id, subject, action, instance, remote_address, parts) FROM stream_audit");
     assert_eq!(row, "acme|u|read|test|203.0.113.7|0");
 }
@@ -145,11 +199,19 @@ async fn a_revocation_ends_running_streams_and_voids_older_tickets() {
     rig.db.revoke(&revocation).await.expect("revoked");
     let told = hit.rest().await;
     assert!(before.elapsed() < Duration::from_secs(5));
-    assert_eq!(told, [r#"{"errorText":"access was revoked; reconnect","type":"error"}"#]);
+    assert_eq!(
+        told,
+        [r#"{"errorText":"access was revoked; reconnect","type":"error"}"#]
+    );
     assert_eq!(refused(&rig, &read_ticket(&session)).await, "403 revoked");
     assert_eq!(rig.attach.limiter.count(), 2, "both bodies still live");
     drop(hit);
-    rig.until(|rig| async { rig.attach.streams.count() == 1 }).await;
-    assert_eq!(rig.attach.limiter.count(), 1, "the other subject's stream goes on");
+    rig.until(|rig| async { rig.attach.streams.count() == 1 })
+        .await;
+    assert_eq!(
+        rig.attach.limiter.count(),
+        1,
+        "the other subject's stream goes on"
+    );
     drop(spared);
 }

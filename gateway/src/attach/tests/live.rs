@@ -8,7 +8,10 @@ use crate::hub::source::tests::{Answer, Driver};
 use crate::sandbox::Look;
 
 fn running(rig: &Rig, driver: &Driver) {
-    *rig.targets.look.lock().expect("no panic") = Look::Running { address: driver.address, terminating: false };
+    *rig.targets.look.lock().expect("no panic") = Look::Running {
+        address: driver.address,
+        terminating: false,
+    };
 }
 
 #[tokio::test]
@@ -17,7 +20,11 @@ async fn replay_and_live_meet_and_everything_is_stored() {
     let (session, target) = rig.running().await;
     let said = speech(200);
     rig.store(&session, 1, &parts(1, &said[..50])).await;
-    let driver = Driver::start(&target, vec![Answer::Events(wire(1, &said, 40) + "data: [DONE]\n\n")]).await;
+    let driver = Driver::start(
+        &target,
+        vec![Answer::Events(wire(1, &said, 40) + "data: [DONE]\n\n")],
+    )
+    .await;
     running(&rig, &driver);
     let (mut one, mut two) = (rig.read(&session).await, rig.read(&session).await);
     let settling = async {
@@ -36,11 +43,21 @@ async fn replay_and_live_meet_and_everything_is_stored() {
                 "[DONE]"
             ]
         );
-        let marks: Vec<_> = all.iter().filter(|event| event.contains("data-bex-live")).collect();
+        let marks: Vec<_> = all
+            .iter()
+            .filter(|event| event.contains("data-bex-live"))
+            .collect();
         assert!(marks.len() <= 1, "{marks:?}");
     }
-    assert_eq!(driver.asked(), ["/stream?turn=1&from=50"], "one connection, at the end of the stored prefix");
-    assert_eq!(rig.sql("SELECT count(*) FROM changes WHERE channel = 'bex_wake'") != "0", true);
+    assert_eq!(
+        driver.asked(),
+        ["/stream?turn=1&from=50"],
+        "one connection, at the end of the stored prefix"
+    );
+    assert_ne!(
+        rig.sql("SELECT count(*) FROM changes WHERE channel = 'bex_wake'"),
+        "0"
+    );
 }
 
 #[tokio::test]
@@ -48,14 +65,18 @@ async fn a_turn_is_stored_to_its_end_when_nobody_watches_any_more() {
     let rig = Rig::new().await;
     let (session, target) = rig.running().await;
     let said = speech(500);
-    let script = vec![Answer::Events(wire(1, &said[..100], 0)), Answer::Events(wire(1, &said, 100) + "data: [DONE]\n\n")];
+    let script = vec![
+        Answer::Events(wire(1, &said[..100], 0)),
+        Answer::Events(wire(1, &said, 100) + "data: [DONE]\n\n"),
+    ];
     let driver = Driver::start(&target, script).await;
     running(&rig, &driver);
     let mut viewer = rig.read(&session).await;
     viewer.until("1.3 ").await;
     drop(viewer);
     rig.until_stored(&session, 500).await;
-    rig.until(|rig| async { rig.attach.hub().live() == 0 }).await;
+    rig.until(|rig| async { rig.attach.hub().live() == 0 })
+        .await;
     rig.settle(&session, 1, 1, Some(&said)).await;
     let mut replay = rig.read(&session).await;
     assert_eq!(of_parts(&replay.rest().await), events(1, &said));
@@ -70,7 +91,10 @@ async fn a_viewer_waits_for_the_sandbox_and_goes_on_live() {
     viewer.until("data-user-prompt").await;
     posted.until("data-user-prompt").await;
     rig.until(|rig| async {
-        rig.sql("SELECT count(*) FROM changes WHERE channel = 'bex_dispatch'").parse::<u32>().expect("a count") >= 2
+        rig.sql("SELECT count(*) FROM changes WHERE channel = 'bex_dispatch'")
+            .parse::<u32>()
+            .expect("a count")
+            >= 2
     })
     .await;
     let said = speech(5);
@@ -103,7 +127,10 @@ async fn a_sandbox_that_is_gone_ends_like_a_finished_session() {
     let mut viewer = rig.read(&session).await;
     let settling = async {
         // what the harvest still finds comes before the settle
-        rig.until(|rig| async { rig.sql("SELECT count(*) FROM changes WHERE channel = 'bex_wake'") != "0" }).await;
+        rig.until(|rig| async {
+            rig.sql("SELECT count(*) FROM changes WHERE channel = 'bex_wake'") != "0"
+        })
+        .await;
         rig.store(&session, 1, &parts(1, &said)[4..5]).await;
         rig.settle(&session, 1, 1, None).await;
     };
@@ -132,9 +159,20 @@ async fn draining_tells_each_viewer_where_to_resume_and_stores_what_was_heard() 
     let mut viewer = rig.read(&session).await;
     viewer.until("1.9 ").await;
     let (all, ()) = tokio::join!(viewer.rest(), rig.attach.drain());
-    assert_eq!(all, [r#"{"errorText":"the server is restarting; resume after 1.9","type":"error"}"#]);
-    let end = rig.db.contiguous_end(&session, bex_proto::TurnNo(1)).await.expect("an end");
-    assert_eq!(end, bex_proto::PartIndex(10), "31 parts or 3: the tee flushed what it had");
+    assert_eq!(
+        all,
+        [r#"{"errorText":"the server is restarting; resume after 1.9","type":"error"}"#]
+    );
+    let end = rig
+        .db
+        .contiguous_end(&session, bex_proto::TurnNo(1))
+        .await
+        .expect("an end");
+    assert_eq!(
+        end,
+        bex_proto::PartIndex(10),
+        "31 parts or 3: the tee flushed what it had"
+    );
 }
 
 #[tokio::test]
@@ -145,11 +183,18 @@ async fn a_resumed_viewer_ahead_of_the_store_gets_exactly_what_follows() {
     rig.store(&session, 1, &parts(1, &said[..5])).await;
     let driver = Driver::start(&target, vec![Answer::Open(wire(1, &said[..25], 5))]).await;
     running(&rig, &driver);
-    for (query, again) in [("1.17", None), ("1.17&fresh=1", Some(r#"{"id":"t","type":"text-start"}"#))] {
+    for (query, again) in [
+        ("1.17", None),
+        ("1.17&fresh=1", Some(r#"{"id":"t","type":"text-start"}"#)),
+    ] {
         let mut stream = Stream::of(rig.send(read_ticket(&session).after(query).request()).await);
         let all = stream.until("1.24 ").await;
         assert_eq!(of_parts(&all), events(1, &said[..25])[18..], "{query}");
-        let before: Vec<_> = all.iter().take_while(|event| !event.starts_with("1.")).filter(|event| event.contains("text-start")).collect();
+        let before: Vec<_> = all
+            .iter()
+            .take_while(|event| !event.starts_with("1."))
+            .filter(|event| event.contains("text-start"))
+            .collect();
         assert_eq!(before.first().map(|event| event.as_str()), again, "{query}");
     }
 }
@@ -164,7 +209,12 @@ async fn a_jump_in_the_drivers_ids_is_told_and_both_sides_are_stored() {
     running(&rig, &driver);
     let mut viewer = rig.read(&session).await;
     let all = viewer.until("1.11 ").await;
-    let gap: Vec<_> = all.iter().skip_while(|event| !event.starts_with("1.3 ")).take(4).cloned().collect();
+    let gap: Vec<_> = all
+        .iter()
+        .skip_while(|event| !event.starts_with("1.3 "))
+        .take(4)
+        .cloned()
+        .collect();
     assert_eq!(
         gap[1..],
         [
@@ -174,7 +224,83 @@ async fn a_jump_in_the_drivers_ids_is_told_and_both_sides_are_stored() {
         ]
     );
     rig.until_stored(&session, 8).await;
-    let stored = rig.db.read_conversation(&session, PartId::new(1, 0), 100, 1 << 20).await.expect("parts");
+    let stored = rig
+        .db
+        .read_conversation(&session, PartId::new(1, 0), 100, 1 << 20)
+        .await
+        .expect("parts");
     let indexes: Vec<u32> = stored.iter().map(|part| part.id.index.0).collect();
     assert_eq!(indexes, [0, 1, 2, 3, 8, 9, 10, 11]);
+}
+
+#[tokio::test]
+async fn a_viewer_that_lags_behind_the_tail_reads_the_store_and_loses_nothing() {
+    let rig = Rig::new().await;
+    let (session, target) = rig.running().await;
+    // three times what the tail holds
+    let said: Vec<String> = (0..300)
+        .map(|i| format!(r#"{{"type":"data-x","data":"{i} {}"}}"#, "y".repeat(40_000)))
+        .collect();
+    let script = vec![
+        Answer::Events(wire(1, &said[..10], 0)),
+        Answer::Open(wire(1, &said, 10)),
+    ];
+    let driver = Driver::start(&target, script).await;
+    running(&rig, &driver);
+    let (mut lagging, mut quick) = (rig.read(&session).await, rig.read(&session).await);
+    lagging.until("1.0 ").await;
+    // the quick one gets everything while the lagging one takes nothing; the burst may overtake the tee, so somebody harvests
+    let harvest = async {
+        rig.until(|_| async { driver.asked().len() == 2 }).await;
+        for batch in parts(1, &said).chunks(25) {
+            rig.store(&session, 1, batch).await;
+        }
+    };
+    let (all, ()) = tokio::join!(quick.until("1.299 "), harvest);
+    let (all, late) = (of_parts(&all), of_parts(&lagging.until("1.299 ").await));
+    let expected = events(1, &said);
+    assert!(all == expected, "quick: {:?}", ids(&all));
+    assert!(late == expected[1..], "lagging: {:?}", ids(&late));
+    assert_eq!(driver.asked().len(), 2);
+}
+
+#[tokio::test]
+async fn without_a_settle_the_end_waits_for_the_flush_and_is_told_open() {
+    let rig = Rig::new().await;
+    let (session, target) = rig.running().await;
+    let said = speech(40);
+    let driver = Driver::start(
+        &target,
+        vec![Answer::Events(wire(1, &said, 0) + "data: [DONE]\n\n")],
+    )
+    .await;
+    running(&rig, &driver);
+    let mut viewer = rig.read(&session).await;
+    let all = viewer.until("1.39 ").await;
+    assert_eq!(of_parts(&all), events(1, &said));
+    let spoken = Instant::now();
+    let end = viewer.until("[DONE]").await;
+    let waited = spoken.elapsed();
+    assert!(
+        waited >= limits::END_WAIT / 2 && waited < limits::END_WAIT * 2,
+        "{waited:?}"
+    );
+    let stored = rig
+        .db
+        .contiguous_end(&session, bex_proto::TurnNo(1))
+        .await
+        .expect("an end");
+    assert_eq!(
+        stored,
+        bex_proto::PartIndex(40),
+        "flushed before the end was said"
+    );
+    assert_eq!(
+        end,
+        [
+            r#"{"data":{"healed":false,"reason":null,"turn":1,"verdict":"open"},"type":"data-bex-turn"}"#,
+            events::FINISH,
+            "[DONE]"
+        ]
+    );
 }

@@ -54,8 +54,15 @@ async fn the_whole_conversation_in_order_with_what_is_missing_told() {
     assert_eq!(stream.rest().await, expected);
     // parts that have no place move the cursor alone
     let raw = String::from_utf8(stream.raw).expect("text");
-    assert!(raw.contains("id: 1.0\n\n") && raw.contains("id: 1.6\n\n"), "{raw}");
-    assert_eq!(*rig.targets.looks.lock().expect("no panic"), 0, "nothing is dialled for a finished session");
+    assert!(
+        raw.contains("id: 1.0\n\n") && raw.contains("id: 1.6\n\n"),
+        "{raw}"
+    );
+    assert_eq!(
+        *rig.targets.looks.lock().expect("no panic"),
+        0,
+        "nothing is dialled for a finished session"
+    );
     assert_eq!(rig.attach.budget.free_bytes(), limits::REPLAY_BUDGET_BYTES);
 }
 
@@ -67,16 +74,28 @@ async fn a_cursor_gives_exactly_what_follows_it() {
     let all = of_parts(&whole.rest().await);
     for cursor in ["1.0", "1.3", "1.6", "2.0", "2.2", "2.4", "2.6"] {
         let after: bex_proto::ids::PartId = cursor.parse().expect("an id");
-        let mut stream = Stream::of(rig.send(read_ticket(&session).after(cursor).request()).await);
+        let mut stream = Stream::of(
+            rig.send(read_ticket(&session).after(cursor).request())
+                .await,
+        );
         let rest = stream.rest().await;
         let expected: Vec<_> = all
             .iter()
-            .filter(|event| event.split(' ').next().and_then(|id| id.parse().ok()).is_some_and(|id: bex_proto::ids::PartId| id > after))
+            .filter(|event| {
+                event
+                    .split(' ')
+                    .next()
+                    .and_then(|id| id.parse().ok())
+                    .is_some_and(|id: bex_proto::ids::PartId| id > after)
+            })
             .cloned()
             .collect();
         assert_eq!(of_parts(&rest), expected, "{cursor}");
         let raw = String::from_utf8(stream.raw).expect("text");
-        assert!(raw.starts_with(&format!(": stream-open\n\nid: {cursor}\n\n")), "{raw}");
+        assert!(
+            raw.starts_with(&format!(": stream-open\n\nid: {cursor}\n\n")),
+            "{raw}"
+        );
         assert!(!raw.contains(r#""type":"start""#), "{raw}");
         assert_eq!(rest.last().map(String::as_str), Some("[DONE]"));
     }
@@ -111,7 +130,10 @@ async fn a_viewer_that_lost_its_state_gets_what_is_open_again() {
     rig.settle(&session, 1, 1, Some(&said)).await;
     let mut kept = Stream::of(rig.send(read_ticket(&session).after("1.7").request()).await);
     assert_eq!(kept.next().await, Some(format!("1.8 {}", said[8])));
-    let mut fresh = Stream::of(rig.send(read_ticket(&session).after("1.7&fresh=1").request()).await);
+    let mut fresh = Stream::of(
+        rig.send(read_ticket(&session).after("1.7&fresh=1").request())
+            .await,
+    );
     let again = [
         r#"{"id":"a","type":"text-start"}"#.to_owned(),
         r#"{"id":"r","type":"reasoning-start"}"#.to_owned(),
@@ -128,7 +150,8 @@ async fn a_viewer_that_lost_its_state_gets_what_is_open_again() {
 async fn a_part_as_large_as_may_be_and_many_small_ones_come_whole() {
     let rig = Rig::new().await;
     let (session, _) = rig.running().await;
-    let big = |i: usize, len: usize| format!(r#"{{"type":"data-x","data":"{i} {}"}}"#, "y".repeat(len));
+    let big =
+        |i: usize, len: usize| format!(r#"{{"type":"data-x","data":"{i} {}"}}"#, "y".repeat(len));
     let mut said: Vec<String> = (0..2500).map(|i| big(i, 10)).collect();
     said.extend((0..3).map(|i| big(i, limits::PART_BYTES - 40)));
     said.extend((0..20).map(|i| big(i, 100_000)));
@@ -138,8 +161,9 @@ async fn a_part_as_large_as_may_be_and_many_small_ones_come_whole() {
     rig.settle(&session, 1, 1, Some(&said)).await;
     let (mut one, mut two) = (rig.read(&session).await, rig.read(&session).await);
     let (one, two) = tokio::join!(one.rest(), two.rest());
-    assert_eq!(of_parts(&one), events(1, &said));
-    assert_eq!(one, two);
+    let shown = of_parts(&one);
+    assert!(shown == events(1, &said), "{:?}", ids(&shown));
+    assert!(one == two, "two viewers are shown the same");
     assert_eq!(rig.attach.budget.free_bytes(), limits::REPLAY_BUDGET_BYTES);
 }
 
@@ -156,6 +180,44 @@ async fn of_an_open_turn_a_replay_only_viewer_sees_the_contiguous_prefix() {
     let mut stream = Stream::of(rig.send(ticket.request()).await);
     let all = stream.rest().await;
     assert_eq!(of_parts(&all), events(1, &said)[..2]);
-    assert!(all.iter().any(|event| event.contains(r#""verdict":"open""#)), "{all:?}");
+    assert!(
+        all.iter()
+            .any(|event| event.contains(r#""verdict":"open""#)),
+        "{all:?}"
+    );
     assert_eq!(*rig.targets.looks.lock().expect("no panic"), 0);
+}
+
+#[tokio::test]
+async fn a_viewer_that_was_at_the_end_of_a_cut_turn_is_not_told_its_ends_again() {
+    let rig = Rig::new().await;
+    let (session, _) = rig.running().await;
+    let first = speech(4);
+    rig.store(&session, 1, &parts(1, &first[..2])).await;
+    rig.settle(&session, 1, 1, None).await;
+    rig.next_turn(&session).await;
+    rig.deliver(&session).await;
+    let second = speech(3);
+    rig.store(&session, 2, &parts(2, &second)).await;
+    rig.settle(&session, 2, 2, Some(&second)).await;
+    let mut kept = Stream::of(rig.send(read_ticket(&session).after("1.1").request()).await);
+    let all = kept.rest().await;
+    assert_eq!(of_parts(&all), events(2, &second));
+    assert!(
+        !all.iter()
+            .any(|event| event.starts_with(r#"{"id":"t","type":"text-end"}"#)),
+        "{all:?}"
+    );
+    let mut fresh = Stream::of(
+        rig.send(read_ticket(&session).after("1.1&fresh=1").request())
+            .await,
+    );
+    let all = fresh.rest().await;
+    assert_eq!(
+        all[..2],
+        [
+            r#"{"id":"t","type":"text-start"}"#,
+            r#"{"id":"t","type":"text-end"}"#
+        ]
+    );
 }

@@ -64,12 +64,19 @@ impl Rig {
 
     pub(super) async fn with_keys(attach_keys: Option<KeyRing>) -> Self {
         let key = bex_store::migrate::schema_fingerprint();
-        let build = |url: String| async move { bex_store::migrate(&DbConfig::new(url, "test")).await.map(|_| ()) };
+        let build = |url: String| async move {
+            bex_store::migrate(&DbConfig::new(url, "test"))
+                .await
+                .map(|_| ())
+        };
         let server = bex_testpg::server().expect("PostgreSQL");
         let database = server.database_from(&key, build).await.expect("a database");
         let config = DbConfig::new(&database.url, "test");
         let db = Db::connect(&config).expect("a pool");
-        let targets = Arc::new(Scripted { look: Mutex::new(Look::NotYet), looks: Mutex::default() });
+        let targets = Arc::new(Scripted {
+            look: Mutex::new(Look::NotYet),
+            looks: Mutex::default(),
+        });
         let attach = Attach::new(AttachDeps {
             db: db.clone(),
             notices: NoticeSource::Listen(config),
@@ -83,7 +90,12 @@ impl Rig {
             streams: Gauge::default(),
         })
         .expect("a configuration");
-        Self { db, database, attach, targets }
+        Self {
+            db,
+            database,
+            attach,
+            targets,
+        }
     }
 
     pub(super) async fn create(&self) -> SessionId {
@@ -95,7 +107,12 @@ impl Rig {
             title: None,
             repo: None,
             branch: None,
-            agent: AgentSpec { profile: "demo".into(), model: None, args: vec![], env: vec![] },
+            agent: AgentSpec {
+                profile: "demo".into(),
+                model: None,
+                args: vec![],
+                env: vec![],
+            },
             prompt: "prompt 1".into(),
             created_by: "somebody".into(),
             live_limit: 1000,
@@ -108,7 +125,10 @@ impl Rig {
     /// Makes the sandbox and delivers the open turn; gives who speaks it.
     pub(super) async fn deliver(&self, session: &SessionId) -> TargetRef {
         let claims = self.db.claim_dispatches("test", 100).await.expect("claims");
-        let claim = claims.into_iter().find(|claim| claim.session == *session).expect("an outbox row");
+        let claim = claims
+            .into_iter()
+            .find(|claim| claim.session == *session)
+            .expect("an outbox row");
         let pod = |session: &SessionId, generation: Generation| format!("{session}-g{generation}");
         let sandbox = NewSandbox {
             kind: "local",
@@ -118,11 +138,26 @@ impl Rig {
             legacy: false,
             driver_kid: "a",
         };
-        let begun = self.db.begin_generation(&claim, &sandbox).await.expect("begun");
-        let BeginGeneration::Begun { generation, .. } = begun else { panic!("{begun:?}") };
-        self.db.sandbox_ready(&claim, generation, "uid").await.expect("ready");
-        self.db.begin_delivery(&claim, generation).await.expect("delivering");
-        self.db.delivered(&claim, Delivery::Accepted).await.expect("delivered");
+        let begun = self
+            .db
+            .begin_generation(&claim, &sandbox)
+            .await
+            .expect("begun");
+        let BeginGeneration::Begun { generation, .. } = begun else {
+            panic!("{begun:?}")
+        };
+        self.db
+            .sandbox_ready(&claim, generation, "uid")
+            .await
+            .expect("ready");
+        self.db
+            .begin_delivery(&claim, generation)
+            .await
+            .expect("delivering");
+        self.db
+            .delivered(&claim, Delivery::Accepted)
+            .await
+            .expect("delivered");
         target(session, generation)
     }
 
@@ -159,7 +194,13 @@ impl Rig {
     }
 
     /// Settles a turn: as its driver declared it, or lost.
-    pub(super) async fn settle(&self, session: &SessionId, turn: u32, generation: u32, said: Option<&[String]>) {
+    pub(super) async fn settle(
+        &self,
+        session: &SessionId,
+        turn: u32,
+        generation: u32,
+        said: Option<&[String]>,
+    ) {
         let end = said.map(|said| {
             let mut digest = TurnDigest::default();
             said.iter().for_each(|part| digest.add(part.as_bytes()));
@@ -173,13 +214,24 @@ impl Rig {
             }
         });
         self.db.make_due(session).await.expect("due");
-        let leases = self.db.claim_leases("test", 1000, limits::IDLE_GRACE).await.expect("leases");
-        let lease = leases.into_iter().find(|lease| lease.session == *session).expect("a lease");
+        let leases = self
+            .db
+            .claim_leases("test", 1000, limits::IDLE_GRACE)
+            .await
+            .expect("leases");
+        let lease = leases
+            .into_iter()
+            .find(|lease| lease.session == *session)
+            .expect("a lease");
         let settle = Settle {
             turn: TurnNo(turn),
             generation: Generation(generation),
             turn_end: end.as_ref(),
-            cause: if end.is_some() { Cause::DriverEnded } else { Cause::Lost },
+            cause: if end.is_some() {
+                Cause::DriverEnded
+            } else {
+                Cause::Lost
+            },
             legacy: None,
             sandbox: SandboxAfter::Gone,
             failure: None,
@@ -187,19 +239,31 @@ impl Rig {
         let settled = self.db.settle(&lease, &settle).await.expect("settled");
         assert!(matches!(settled, Settled::Now { .. }), "{settled:?}");
         let round = bex_store::leases::Round::Done;
-        self.db.release_lease(&lease, Duration::ZERO, round).await.expect("released");
+        self.db
+            .release_lease(&lease, Duration::ZERO, round)
+            .await
+            .expect("released");
     }
 
     /// Waits until the store has this many parts of the session.
     pub(super) async fn until_stored(&self, session: &SessionId, parts: u64) {
         self.until(|rig| async move {
-            rig.db.transcript_head(session).await.expect("a head").expect("a session").parts >= parts
+            rig.db
+                .transcript_head(session)
+                .await
+                .expect("a head")
+                .expect("a session")
+                .parts
+                >= parts
         })
         .await;
     }
 
     /// Waits for a level.
-    pub(super) async fn until<'a, F: Future<Output = bool>>(&'a self, reached: impl Fn(&'a Self) -> F) {
+    pub(super) async fn until<'a, F: Future<Output = bool>>(
+        &'a self,
+        reached: impl Fn(&'a Self) -> F,
+    ) {
         let deadline = Instant::now() + PATIENCE;
         while !reached(self).await {
             assert!(Instant::now() < deadline, "never reached");
@@ -209,11 +273,17 @@ impl Rig {
     }
 
     pub(super) fn sql(&self, sql: &str) -> String {
-        self.database.sql(sql).expect("a statement").trim().to_owned()
+        self.database
+            .sql(sql)
+            .expect("a statement")
+            .trim()
+            .to_owned()
     }
 
     pub(super) async fn send(&self, request: Request<Full<Bytes>>) -> Response<ResponseBody> {
-        Arc::clone(&self.attach).handle(request, "127.0.0.1:5".parse().expect("an address")).await
+        Arc::clone(&self.attach)
+            .handle(request, "127.0.0.1:5".parse().expect("an address"))
+            .await
     }
 
     pub(super) async fn read(&self, session: &SessionId) -> Stream {
@@ -259,7 +329,11 @@ pub(super) fn read_ticket(session: &SessionId) -> Ticket {
         exp: now + 90,
         jti: random_jti(),
     };
-    Ticket { claims, query: String::new(), body: Bytes::new() }
+    Ticket {
+        claims,
+        query: String::new(),
+        body: Bytes::new(),
+    }
 }
 
 pub(super) fn turn_ticket(session: &SessionId, turn: u32) -> Ticket {
@@ -282,7 +356,10 @@ impl Ticket {
         };
         Request::builder()
             .method(method)
-            .uri(format!("/v1/agent-sessions/{}/stream{}", self.claims.ses, self.query))
+            .uri(format!(
+                "/v1/agent-sessions/{}/stream{}",
+                self.claims.ses, self.query
+            ))
             .header(ATTACH_HEADER, self.claims.sign(&keys()))
             .body(Full::new(self.body.clone()))
             .expect("a request")
@@ -314,12 +391,16 @@ impl Stream {
     pub(super) async fn next(&mut self) -> Option<String> {
         loop {
             if let Some(event) = self.splitter.next_event() {
-                let Event::Data { id, data } = event else { panic!("a viewer's events are whole") };
+                let Event::Data { id, data } = event else {
+                    panic!("a viewer's events are whole")
+                };
                 let data = String::from_utf8(data.to_vec()).expect("text");
                 let id = id.map(|id| String::from_utf8(id.to_vec()).expect("text"));
                 return Some(id.map_or(data.clone(), |id| format!("{id} {data}")));
             }
-            let frame = tokio::time::timeout(PATIENCE, self.body.frame()).await.expect("in time")?;
+            let frame = tokio::time::timeout(PATIENCE, self.body.frame())
+                .await
+                .expect("in time")?;
             let bytes = frame.expect("not broken off").into_data().expect("data");
             self.raw.extend_from_slice(&bytes);
             self.splitter.push(&bytes);
@@ -352,7 +433,12 @@ impl Stream {
 pub(super) fn chunk(turn: u32, index: u32, text: impl Into<String>) -> Part {
     let text = text.into();
     let head = inspect(text.as_bytes()).expect("a part");
-    Part { id: PartId::new(turn, index), head, bytes: Bytes::from(text), spoken_at: None }
+    Part {
+        id: PartId::new(turn, index),
+        head,
+        bytes: Bytes::from(text),
+        spoken_at: None,
+    }
 }
 
 /// A whole text part: start, deltas, end. `n` chunks.
@@ -367,20 +453,41 @@ pub(super) fn speech(n: u32) -> Vec<String> {
 }
 
 pub(super) fn parts(turn: u32, said: &[String]) -> Vec<Part> {
-    said.iter().zip(0..).map(|(text, index)| chunk(turn, index, text.clone())).collect()
+    said.iter()
+        .zip(0..)
+        .map(|(text, index)| chunk(turn, index, text.clone()))
+        .collect()
 }
 
 /// What a viewer is sent for stored parts.
 pub(super) fn events(turn: u32, said: &[String]) -> Vec<String> {
-    said.iter().enumerate().map(|(index, text)| format!("{turn}.{index} {text}")).collect()
+    said.iter()
+        .enumerate()
+        .map(|(index, text)| format!("{turn}.{index} {text}"))
+        .collect()
 }
 
 /// The driver's side of the same.
 pub(super) fn wire(turn: u32, said: &[String], from: usize) -> String {
-    said.iter().enumerate().skip(from).map(|(index, text)| format!("id: {turn}.{index}\ndata: {text}\n\n")).collect()
+    said.iter()
+        .enumerate()
+        .skip(from)
+        .map(|(index, text)| format!("id: {turn}.{index}\ndata: {text}\n\n"))
+        .collect()
 }
 
 /// Only the events of parts.
 pub(super) fn of_parts(all: &[String]) -> Vec<String> {
-    all.iter().filter(|event| event.starts_with(|c: char| c.is_ascii_digit())).cloned().collect()
+    all.iter()
+        .filter(|event| event.starts_with(|c: char| c.is_ascii_digit()))
+        .cloned()
+        .collect()
+}
+
+/// Only the ids, for messages that a person can read.
+pub(super) fn ids(events: &[String]) -> Vec<&str> {
+    events
+        .iter()
+        .filter_map(|event| event.split(' ').next())
+        .collect()
 }

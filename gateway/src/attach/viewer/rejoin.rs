@@ -11,7 +11,7 @@ use bex_proto::transcript::Part;
 use bex_proto::ui_stream::{ChunkHead, ChunkKind};
 use tokio::time::Instant;
 
-use super::{Stop, Viewer};
+use super::{Opened, Stop, Viewer};
 use crate::attach::cursor::ViewerState;
 
 /// Parts up to a cursor that is ahead of the store: they come again and are not shown.
@@ -39,38 +39,73 @@ impl OpenInputs {
 }
 
 fn is_tool_input(kind: &ChunkKind) -> bool {
-    matches!(kind, ChunkKind::ToolInputStart | ChunkKind::ToolInputDelta | ChunkKind::ToolInputAvailable)
+    matches!(
+        kind,
+        ChunkKind::ToolInputStart | ChunkKind::ToolInputDelta | ChunkKind::ToolInputAvailable
+    )
 }
 
 impl Viewer {
     /// Prepares to go on behind `cursor`; gives where to pull from.
-    pub(super) async fn rejoin(&mut self, cursor: PartId, state: ViewerState) -> Result<PartId, Stop> {
+    pub(super) async fn rejoin(
+        &mut self,
+        cursor: PartId,
+        state: ViewerState,
+    ) -> Result<PartId, Stop> {
         let session = self.claims.ses.clone();
-        let row = self.ask(|db| { let s = session.clone(); async move { db.turn(&s, cursor.turn).await } }).await?;
+        let row = self
+            .ask(|db| {
+                let s = session.clone();
+                async move { db.turn(&s, cursor.turn).await }
+            })
+            .await?;
         let row = row.ok_or(Stop::Revoked)?;
         let wanted = cursor.next();
         let at = if row.settled_at.is_some() {
             wanted
         } else {
-            let end = self.ask(|db| { let s = session.clone(); async move { db.contiguous_end(&s, cursor.turn).await } }).await?;
-            PartId { turn: cursor.turn, index: wanted.index.min(end) }
+            let end = self
+                .ask(|db| {
+                    let s = session.clone();
+                    async move { db.contiguous_end(&s, cursor.turn).await }
+                })
+                .await?;
+            PartId {
+                turn: cursor.turn,
+                index: wanted.index.min(end),
+            }
         };
         let mut stored = OpenInputs::default();
         let mut from = PartIndex(0);
         loop {
-            let heads = self.ask(|db| { let s = session.clone(); async move { db.kinds_before(&s, at, from).await } }).await?;
+            let heads = self
+                .ask(|db| {
+                    let s = session.clone();
+                    async move { db.kinds_before(&s, at, from).await }
+                })
+                .await?;
             let Some(last) = heads.last() else { break };
             from = last.index.next();
             for stored_head in &heads {
-                let head = ChunkHead::from_columns(&stored_head.kind, stored_head.chunk_id.as_deref());
+                let head =
+                    ChunkHead::from_columns(&stored_head.kind, stored_head.chunk_id.as_deref());
                 self.guard.skip(cursor.turn, &head);
                 stored.note(stored_head.index, &head);
             }
             stored.0.retain(|id, _| self.guard.is_open_tool(id));
         }
-        self.silence = Some(Silence { until: cursor, state, stored, heard: Vec::new() });
+        self.silence = Some(Silence {
+            until: cursor,
+            state,
+            stored,
+            heard: Vec::new(),
+        });
+        self.opened = match state {
+            ViewerState::Kept => Opened::Before,
+            ViewerState::Fresh => Opened::Here,
+        };
         if at == wanted {
-            self.end_silence(cursor).await?;
+            self.end_silence().await?;
         }
         Ok(at)
     }
@@ -88,8 +123,11 @@ impl Viewer {
     }
 
     /// What comes next is new to the viewer. A viewer that lost its state is given what is open here.
-    pub(super) async fn end_silence(&mut self, cursor: PartId) -> Result<(), Stop> {
-        let Some(silence) = self.silence.take() else { return Ok(()) };
+    pub(super) async fn end_silence(&mut self) -> Result<(), Stop> {
+        let Some(silence) = self.silence.take() else {
+            return Ok(());
+        };
+        let cursor = silence.until;
         if silence.state == ViewerState::Kept {
             return Ok(());
         }
@@ -104,7 +142,10 @@ impl Viewer {
         wanted.sort_unstable();
         let mut wanted = wanted.into_iter().peekable();
         while let Some(index) = wanted.peek().copied() {
-            let at = PartId { turn: cursor.turn, index };
+            let at = PartId {
+                turn: cursor.turn,
+                index,
+            };
             for part in self.read_stored(at).await?.parts {
                 if wanted.next_if_eq(&part.id.index).is_some() {
                     self.out.event(&part.bytes);
@@ -115,7 +156,12 @@ impl Viewer {
             self.out.flush_if_full().await?;
         }
         for part in silence.heard {
-            if part.head.chunk_id.as_deref().is_some_and(|id| self.guard.is_open_tool(id)) {
+            if part
+                .head
+                .chunk_id
+                .as_deref()
+                .is_some_and(|id| self.guard.is_open_tool(id))
+            {
                 self.out.event(&part.bytes);
             }
         }

@@ -4,14 +4,16 @@ use bex_proto::ids::PartId;
 use bex_proto::transcript::Part;
 use bex_proto::ui_stream::{Output, Place};
 
-use super::Viewer;
+use super::{Opened, Viewer};
 
 impl Viewer {
     /// Shows one part that the viewer does not have. The id stands on its last event; a part without one moves the
     /// cursor alone, so that a viewer that has everything can say so.
     pub(super) fn show(&mut self, part: &Part, place: Place) {
+        self.opened = Opened::Here;
         let mut outputs = std::mem::take(&mut self.outputs);
-        self.guard.push(part.id.turn, place, &part.head, &part.bytes, &mut outputs);
+        self.guard
+            .push(part.id.turn, place, &part.head, &part.bytes, &mut outputs);
         match outputs.split_last() {
             Some((last, before)) => {
                 self.write(before, &part.bytes);
@@ -28,6 +30,12 @@ impl Viewer {
         self.guard.gap(&mut outputs);
         self.write(&outputs, b"");
         self.keep(outputs);
+    }
+
+    /// What was open was closed for this viewer before.
+    pub(super) fn forget_open(&mut self) {
+        self.guard.gap(&mut self.outputs);
+        self.outputs.clear();
     }
 
     /// Leaves nothing half-open at a turn's end.
@@ -61,7 +69,9 @@ impl Viewer {
 
     /// Whether the viewer has this part already.
     pub(super) fn has(&self, id: PartId) -> bool {
-        self.silence.as_ref().is_some_and(|silence| id <= silence.until)
+        self.silence
+            .as_ref()
+            .is_some_and(|silence| id <= silence.until)
     }
 }
 

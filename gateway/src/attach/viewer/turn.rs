@@ -6,7 +6,7 @@ use std::time::Duration;
 use bex_proto::ids::PartId;
 use bex_proto::limits;
 use bex_proto::session::Verdict;
-use bex_proto::ui_stream::{Place, live_marker};
+use bex_proto::ui_stream::{Guard, Place, live_marker};
 use bex_proto::{PartIndex, TurnNo};
 use bex_store::sandboxes::SandboxRow;
 use bex_store::turns::TurnRow;
@@ -14,7 +14,7 @@ use bex_store::wake::Channel;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::{Stop, Viewer};
+use super::{Opened, Stop, Viewer};
 use crate::attach::events;
 use crate::attach::plan::Scope;
 use crate::attach::pull::{Do, Ending, Known, Pull};
@@ -34,14 +34,8 @@ const LOOK_AGAIN: Duration = Duration::from_secs(5);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Prompt {
     Show,
+    /// The viewer goes on in the middle of the turn.
     Known,
-}
-
-impl Prompt {
-    /// A viewer that goes on in the middle of a turn has its prompt.
-    pub(super) fn of(resumed: bool) -> Self {
-        if resumed { Self::Known } else { Self::Show }
-    }
 }
 
 /// Where the stream goes after a turn.
@@ -51,6 +45,13 @@ pub(super) enum TurnEnded {
     Next(PartId),
     /// That was the last.
     Last,
+}
+
+/// What ended a wait for the next part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Woken {
+    ByTail,
+    ByNotice,
 }
 
 /// The turn being shown.
@@ -87,9 +88,20 @@ impl Viewer {
         if prompt == Prompt::Show {
             self.out.event(events::user_prompt(&row).as_bytes());
         }
-        let place = if at.turn < self.newest { Place::Earlier } else { Place::Last };
+        let place = if at.turn < self.newest {
+            Place::Earlier
+        } else {
+            Place::Last
+        };
         let began_open = row.settled_at.is_none();
-        let mut showing = Showing { row, known, place, began_open, told_gap: false, live: None };
+        let mut showing = Showing {
+            row,
+            known,
+            place,
+            began_open,
+            told_gap: false,
+            live: None,
+        };
         showing.row.prompt = String::new();
         if began_open {
             if self.scope == Scope::Turn && showing.row.delivery_started_at.is_none() {
@@ -114,9 +126,7 @@ impl Viewer {
                         if self.has(part.id) {
                             self.pass_over(&part);
                         } else {
-                            if let Some(cursor) = self.silence.as_ref().map(|silence| silence.until) {
-                                self.end_silence(cursor).await?;
-                            }
+                            self.end_silence().await?;
                             self.show(&part, showing.place);
                             self.out.flush_if_full().await?;
                         }
@@ -124,9 +134,15 @@ impl Viewer {
                 }
                 Do::ReadStore => {}
                 Do::Skip { from, to, reason } => {
-                    self.close_open();
-                    // a viewer that has the range is not told that it is missing
-                    if !self.has(PartId { turn: showing.turn(), index: to }) {
+                    // a viewer whose cursor is behind the range was told before
+                    if self.has(PartId {
+                        turn: showing.turn(),
+                        index: to,
+                    }) {
+                        self.forget_open();
+                    } else {
+                        self.end_silence().await?;
+                        self.close_open();
                         showing.told_gap = true;
                         let event = events::incomplete_range(showing.turn(), reason, from, to);
                         self.out.event(event.as_bytes());
@@ -142,14 +158,21 @@ impl Viewer {
                         }
                     };
                     hole = Some((pull.at(), delay));
-                    self.wait_for_store(showing, until.min(Instant::now() + delay)).await?;
+                    self.wait_for_store(showing, until.min(Instant::now() + delay))
+                        .await?;
                     self.look_again(showing).await?;
                 }
-                Do::TurnEnd(Ending::Source(SourceEnd::Done | SourceEnd::Gone)) if !settle_waited => {
+                Do::TurnEnd(Ending::Source(SourceEnd::Done | SourceEnd::Gone))
+                    if !settle_waited =>
+                {
                     settle_waited = true;
                     self.wait_for_settle(showing).await?;
                     // a driver's own end needs nothing more from the store
-                    if showing.live.as_ref().is_some_and(|live| live.source.tail.end() == Some(SourceEnd::Done)) {
+                    if showing
+                        .live
+                        .as_ref()
+                        .is_some_and(|live| live.source.tail.end() == Some(SourceEnd::Done))
+                    {
                         return Ok(Ending::Source(SourceEnd::Done));
                     }
                 }
@@ -172,7 +195,10 @@ impl Viewer {
             Some(live) if live.source.tail.next().is_some() || live.source.tail.end().is_some() => {
                 live.changed.borrow_and_update();
                 let read = live.source.tail.read(pull.at(), TAIL_RUN);
-                let here = matches!(read, TailRead::Parts(_) | TailRead::Jump { .. } | TailRead::Wait);
+                let here = matches!(
+                    read,
+                    TailRead::Parts(_) | TailRead::Jump { .. } | TailRead::Wait
+                );
                 if here && !live.marked {
                     live.marked = true;
                     self.out.event(live_marker(self.out.cursor()).as_bytes());
@@ -184,7 +210,12 @@ impl Viewer {
         if !matches!(step, Do::ReadStore) {
             return Ok(step);
         }
-        let read = self.read_stored(PartId { turn: showing.turn(), index: pull.at() }).await?;
+        let read = self
+            .read_stored(PartId {
+                turn: showing.turn(),
+                index: pull.at(),
+            })
+            .await?;
         Ok(pull.on_store(read, &known, Instant::now()))
     }
 
@@ -195,18 +226,22 @@ impl Viewer {
             Some(live) if live.source.tail.end() == Some(SourceEnd::Unnumbered) => {
                 self.announce(Channel::Wake).await?;
                 let seat = &mut self.seat;
-                let woken = async { tokio::select! { () = seat.changed() => {}, () = sleep(LOOK_AGAIN) => {} } };
+                let woken = async {
+                    tokio::select! { () = seat.changed() => {}, () = sleep(LOOK_AGAIN) => {} }
+                };
                 self.out.quietly(woken).await?;
             }
             Some(live) => {
                 let seat = &mut self.seat;
                 let woken = async {
                     tokio::select! {
-                        _ = live.changed.changed() => return,
-                        () = seat.changed() => {}
+                        _ = live.changed.changed() => Woken::ByTail,
+                        () = seat.changed() => Woken::ByNotice,
                     }
                 };
-                self.out.quietly(woken).await?;
+                if self.out.quietly(woken).await? == Woken::ByTail {
+                    return Ok(());
+                }
             }
             None => {
                 let latest = self.begun_at + limits::SANDBOX_WAIT;
@@ -220,11 +255,8 @@ impl Viewer {
                 self.out.quietly(woken).await?;
             }
         }
-        // what was waited for may have been the settle, or the sandbox
-        if showing.live.as_ref().is_none_or(|live| !live.changed.has_changed().unwrap_or(false)) {
-            self.look_again(showing).await?;
-        }
-        Ok(())
+        // a settle, or the sandbox
+        self.look_again(showing).await
     }
 
     /// Parts are being harvested or appended.
@@ -249,7 +281,10 @@ impl Viewer {
         self.announce(Channel::Wake).await?;
         loop {
             self.look_again(showing).await?;
-            let flushed = showing.live.as_ref().is_none_or(|live| live.tee.borrow().end.is_some());
+            let flushed = showing
+                .live
+                .as_ref()
+                .is_none_or(|live| live.tee.borrow().end.is_some());
             if (flushed && showing.known.settled.is_some()) || Instant::now() >= until {
                 return Ok(());
             }
@@ -260,13 +295,19 @@ impl Viewer {
     /// Verdict, what is missing, and what follows.
     async fn end_of_turn(&mut self, showing: &Showing, ending: Ending) -> Result<TurnEnded, Stop> {
         let row = &showing.row;
+        self.end_silence().await?;
         if showing.began_open {
             let healed = showing.told_gap && row.verdict == Verdict::Complete;
             self.out.event(events::turn_verdict(row, healed).as_bytes());
         }
-        self.end_message();
+        match std::mem::take(&mut self.opened) {
+            Opened::Here => self.end_message(),
+            // a viewer that kept its state and was sent nothing more of this turn had its ends before; a second end is an error to it
+            Opened::Before => self.guard = Guard::new(),
+        }
         if let Some(reason) = row.reason.filter(|_| row.verdict == Verdict::Truncated) {
-            self.out.event(events::incomplete_turn(row, reason).as_bytes());
+            self.out
+                .event(events::incomplete_turn(row, reason).as_bytes());
         }
         // a stream does not tail from one live turn into the next: a page's own POST would show that one too
         if self.scope == Scope::Turn || showing.began_open || ending != Ending::Settled {
@@ -274,7 +315,12 @@ impl Viewer {
         }
         if row.turn >= self.newest {
             let session = self.claims.ses.clone();
-            let current = self.ask(|db| { let s = session.clone(); async move { db.session(&s).await } }).await?;
+            let current = self
+                .ask(|db| {
+                    let s = session.clone();
+                    async move { db.session(&s).await }
+                })
+                .await?;
             self.newest = current.ok_or(Stop::Revoked)?.turns;
         }
         Ok(if row.turn < self.newest {
@@ -290,15 +336,22 @@ impl Viewer {
         let (row, head) = self
             .ask(|db| {
                 let session = session.clone();
-                async move { Ok((db.turn(&session, turn).await?, db.transcript_head(&session).await?)) }
+                async move {
+                    Ok((
+                        db.turn(&session, turn).await?,
+                        db.transcript_head(&session).await?,
+                    ))
+                }
             })
             .await?;
         let row = row.ok_or(Stop::Revoked)?;
-        let quota_from = head.and_then(|head| head.quota_mark).and_then(|mark| match mark.turn.cmp(&turn) {
-            std::cmp::Ordering::Less => Some(PartIndex(0)),
-            std::cmp::Ordering::Equal => Some(mark.index),
-            std::cmp::Ordering::Greater => None,
-        });
+        let quota_from =
+            head.and_then(|head| head.quota_mark)
+                .and_then(|mark| match mark.turn.cmp(&turn) {
+                    std::cmp::Ordering::Less => Some(PartIndex(0)),
+                    std::cmp::Ordering::Equal => Some(mark.index),
+                    std::cmp::Ordering::Greater => None,
+                });
         let known = Known {
             settled: row.settled_at.map(|_| row.reason),
             quota_from,
@@ -310,7 +363,10 @@ impl Viewer {
 
     async fn look_again(&mut self, showing: &mut Showing) -> Result<(), Stop> {
         let (row, known) = self.look_at(showing.turn()).await?;
-        showing.row = TurnRow { prompt: String::new(), ..row };
+        showing.row = TurnRow {
+            prompt: String::new(),
+            ..row
+        };
         showing.known = known;
         if showing.live.is_none() && known.settled.is_none() {
             self.join(showing).await?;
@@ -325,18 +381,32 @@ impl Viewer {
             return Ok(());
         }
         let session = self.claims.ses.clone();
-        let sandbox = self.ask(|db| { let s = session.clone(); async move { db.sandbox(&s, generation).await } }).await?;
-        let Some(target) = sandbox.and_then(target_of) else { return Ok(()) };
+        let sandbox = self
+            .ask(|db| {
+                let s = session.clone();
+                async move { db.sandbox(&s, generation).await }
+            })
+            .await?;
+        let Some(target) = sandbox.and_then(target_of) else {
+            return Ok(());
+        };
         let source = self.hub.join(&target, showing.turn());
         let (changed, tee) = (source.tail.watch(), source.tee.clone());
-        showing.live = Some(Live { source, changed, tee, marked: false });
+        showing.live = Some(Live {
+            source,
+            changed,
+            tee,
+            marked: false,
+        });
         Ok(())
     }
 
     /// Tells the api; trouble is logged, as a tick does the same later.
     async fn announce(&mut self, channel: Channel) -> Result<(), Stop> {
         let (db, session) = (self.db.clone(), self.claims.ses.clone());
-        let telling = tokio::time::timeout(limits::ADMISSION_TIMEOUT, async move { db.notify(channel, &session).await });
+        let telling = tokio::time::timeout(limits::ADMISSION_TIMEOUT, async move {
+            db.notify(channel, &session).await
+        });
         match self.out.quietly(telling).await? {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {

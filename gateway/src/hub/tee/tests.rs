@@ -41,7 +41,12 @@ impl Scripted {
     }
 
     fn batches(&self) -> Vec<Vec<u32>> {
-        self.batches.lock().expect("no panic").iter().map(|(parts, _)| parts.clone()).collect()
+        self.batches
+            .lock()
+            .expect("no panic")
+            .iter()
+            .map(|(parts, _)| parts.clone())
+            .collect()
     }
 
     fn sizes(&self) -> Vec<usize> {
@@ -57,7 +62,10 @@ impl SpeechStore for Scripted {
 
     async fn append(&self, _: &Speech, batch: &[Part]) -> Result<Stored, AppendError> {
         let parts = batch.iter().map(|part| part.id.index.0).collect();
-        self.batches.lock().expect("no panic").push((parts, Instant::now()));
+        self.batches
+            .lock()
+            .expect("no panic")
+            .push((parts, Instant::now()));
         self.tokens.acquire().await.expect("open").forget();
         let answer = self.answers.lock().expect("no panic").pop_front();
         match answer.unwrap_or(Answer::Stored) {
@@ -85,11 +93,20 @@ impl Rig {
         let task = tokio::spawn({
             let (tail, store) = (Arc::clone(&tail), Arc::clone(&store));
             async move {
-                let speech = Speech { session: SessionId::random(), turn: TurnNo(1), generation: Generation(1) };
+                let speech = Speech {
+                    session: SessionId::random(),
+                    turn: TurnNo(1),
+                    generation: Generation(1),
+                };
                 run(&tail, &*store, &speech, &sender).await;
             }
         });
-        Self { tail, store, progress, task }
+        Self {
+            tail,
+            store,
+            progress,
+            task,
+        }
     }
 
     fn speak(&self, indexes: std::ops::Range<u32>) {
@@ -106,7 +123,12 @@ impl Rig {
     }
 
     async fn end(mut self) -> (TeeEnd, Arc<Scripted>) {
-        let end = self.progress.wait_for(|progress| progress.end.is_some()).await.expect("the tee says its end").end;
+        let end = self
+            .progress
+            .wait_for(|progress| progress.end.is_some())
+            .await
+            .expect("the tee says its end")
+            .end;
         self.task.await.expect("no panic");
         (end.expect("just waited for"), self.store)
     }
@@ -120,7 +142,11 @@ async fn a_hundred_quick_parts_are_four_appends_and_the_last_waits_for_company()
     rig.settle().await;
     assert_eq!(rig.store.sizes(), [32, 32, 32]);
     assert_eq!(start.elapsed(), Duration::ZERO);
-    rig.progress.clone().wait_for(|progress| progress.appends == 4).await.expect("the tee lives");
+    rig.progress
+        .clone()
+        .wait_for(|progress| progress.appends == 4)
+        .await
+        .expect("the tee lives");
     assert_eq!(rig.store.sizes(), [32, 32, 32, 4]);
     assert_eq!(start.elapsed(), limits::TEE_BATCH_AGE);
     let flat: Vec<u32> = rig.store.batches().concat();
@@ -132,7 +158,11 @@ async fn a_lone_part_goes_after_a_tenth_of_a_second_and_a_mebibyte_at_once() {
     let rig = Rig::new(Scripted::new(FREE, &[]), RingLimits::default());
     let start = Instant::now();
     rig.speak(0..1);
-    rig.progress.clone().wait_for(|progress| progress.appends == 1).await.expect("the tee lives");
+    rig.progress
+        .clone()
+        .wait_for(|progress| progress.appends == 1)
+        .await
+        .expect("the tee lives");
     assert_eq!(start.elapsed(), limits::TEE_BATCH_AGE);
     rig.tail.push(sized(1, 1, limits::TEE_BATCH_BYTES));
     rig.settle().await;
@@ -142,9 +172,18 @@ async fn a_lone_part_goes_after_a_tenth_of_a_second_and_a_mebibyte_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn never_more_than_two_mebibytes_are_taken_and_the_source_is_not_held_up() {
-    let rig = Rig::new(Scripted::new(0, &[]), RingLimits { bytes: 64 << 20, parts: 4096 });
+    let rig = Rig::new(
+        Scripted::new(0, &[]),
+        RingLimits {
+            bytes: 64 << 20,
+            parts: 4096,
+        },
+    );
     for index in 0..30 {
-        assert!(rig.tail.push(sized(1, index, 300_000)), "the source never waits");
+        assert!(
+            rig.tail.push(sized(1, index, 300_000)),
+            "the source never waits"
+        );
     }
     rig.settle().await;
     // six parts are 1.8 MB, the seventh would be over; three fit a batch
@@ -158,7 +197,12 @@ async fn never_more_than_two_mebibytes_are_taken_and_the_source_is_not_held_up()
 
 #[tokio::test(start_paused = true)]
 async fn the_end_of_the_source_flushes_what_is_queued() {
-    for end in [SourceEnd::Done, SourceEnd::Drained, SourceEnd::Lost, SourceEnd::Gone] {
+    for end in [
+        SourceEnd::Done,
+        SourceEnd::Drained,
+        SourceEnd::Lost,
+        SourceEnd::Gone,
+    ] {
         let rig = Rig::new(Scripted::new(FREE, &[]), RingLimits::default());
         rig.speak(0..31);
         rig.settle().await;
@@ -166,7 +210,11 @@ async fn the_end_of_the_source_flushes_what_is_queued() {
         let start = Instant::now();
         rig.tail.finish(end);
         let (ended, store) = rig.end().await;
-        assert_eq!((ended, store.sizes()), (TeeEnd::Flushed, vec![31]), "{end:?}");
+        assert_eq!(
+            (ended, store.sizes()),
+            (TeeEnd::Flushed, vec![31]),
+            "{end:?}"
+        );
         assert_eq!(start.elapsed(), Duration::ZERO);
     }
 }
@@ -176,7 +224,11 @@ async fn a_source_that_never_began_leaves_nothing_to_store() {
     let (sender, progress) = watch::channel(TeeProgress::default());
     let (tail, store) = (Tail::default(), Scripted::new(FREE, &[]));
     tail.finish(SourceEnd::Gone);
-    let speech = Speech { session: SessionId::random(), turn: TurnNo(1), generation: Generation(1) };
+    let speech = Speech {
+        session: SessionId::random(),
+        turn: TurnNo(1),
+        generation: Generation(1),
+    };
     run(&tail, &store, &speech, &sender).await;
     assert_eq!(progress.borrow().end, Some(TeeEnd::Flushed));
     assert!(store.batches().is_empty());
@@ -184,8 +236,14 @@ async fn a_source_that_never_began_leaves_nothing_to_store() {
 
 #[tokio::test(start_paused = true)]
 async fn after_a_failed_append_nothing_later_is_stored() {
-    for (answer, expected) in [(Answer::Fails, TeeEnd::Failed), (Answer::Quota, TeeEnd::Quota)] {
-        let rig = Rig::new(Scripted::new(FREE, &[Answer::Stored, answer]), RingLimits::default());
+    for (answer, expected) in [
+        (Answer::Fails, TeeEnd::Failed),
+        (Answer::Quota, TeeEnd::Quota),
+    ] {
+        let rig = Rig::new(
+            Scripted::new(FREE, &[Answer::Stored, answer]),
+            RingLimits::default(),
+        );
         rig.speak(0..100);
         let tail = Arc::clone(&rig.tail);
         let (end, store) = rig.end().await;
@@ -207,7 +265,13 @@ async fn an_append_has_five_seconds() {
 
 #[tokio::test(start_paused = true)]
 async fn a_slow_store_ends_the_tee_when_the_tail_has_moved_on() {
-    let rig = Rig::new(Scripted::new(0, &[]), RingLimits { bytes: 1 << 20, parts: 40 });
+    let rig = Rig::new(
+        Scripted::new(0, &[]),
+        RingLimits {
+            bytes: 1 << 20,
+            parts: 40,
+        },
+    );
     rig.speak(0..10);
     rig.settle().await;
     let full = limits::TEE_QUEUE_SLOTS as u32 * limits::TEE_BATCH_PARTS as u32;
@@ -220,15 +284,30 @@ async fn a_slow_store_ends_the_tee_when_the_tail_has_moved_on() {
     let (end, store) = rig.end().await;
     assert_eq!(end, TeeEnd::Overtaken);
     let flat: Vec<u32> = store.batches().concat();
-    assert_eq!(flat, (0..flat.len() as u32).collect::<Vec<_>>(), "what was taken is stored, without a hole");
+    assert_eq!(
+        flat,
+        (0..flat.len() as u32).collect::<Vec<_>>(),
+        "what was taken is stored, without a hole"
+    );
     assert!(flat.len() as u32 >= full && (flat.len() as u32) < full + 200);
-    assert!(store.batches().iter().all(|batch| batch.len() <= limits::TEE_BATCH_PARTS));
+    assert!(
+        store
+            .batches()
+            .iter()
+            .all(|batch| batch.len() <= limits::TEE_BATCH_PARTS)
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_takes_nothing_ends_the_tee_after_five_seconds_without_room() {
     // each append takes just under its deadline, so only the lack of room can end the tee
-    let rig = Rig::new(Scripted::new(0, &[]), RingLimits { bytes: 64 << 20, parts: 4096 });
+    let rig = Rig::new(
+        Scripted::new(0, &[]),
+        RingLimits {
+            bytes: 64 << 20,
+            parts: 4096,
+        },
+    );
     for index in 0..30 {
         rig.tail.push(sized(1, index, 300_000));
     }
@@ -237,10 +316,17 @@ async fn a_store_that_takes_nothing_ends_the_tee_after_five_seconds_without_room
     tokio::time::advance(limits::TEE_APPEND_TIMEOUT - Duration::from_millis(1)).await;
     rig.store.tokens.add_permits(1);
     rig.settle().await;
-    assert_eq!(rig.progress.borrow().appends, 1, "room again: the clock starts over");
+    assert_eq!(
+        rig.progress.borrow().appends,
+        1,
+        "room again: the clock starts over"
+    );
     let (end, _) = rig.end().await;
     assert!(matches!(end, TeeEnd::Stalled | TeeEnd::Failed), "{end:?}");
-    assert_eq!(start.elapsed(), limits::TEE_APPEND_TIMEOUT * 2 - Duration::from_millis(1));
+    assert_eq!(
+        start.elapsed(),
+        limits::TEE_APPEND_TIMEOUT * 2 - Duration::from_millis(1)
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -250,7 +336,10 @@ async fn both_sides_of_a_jump_are_stored() {
     rig.speak(7..9);
     rig.tail.finish(SourceEnd::Done);
     let (end, store) = rig.end().await;
-    assert_eq!((end, store.batches()), (TeeEnd::Flushed, vec![vec![0, 1, 2, 7, 8]]));
+    assert_eq!(
+        (end, store.batches()),
+        (TeeEnd::Flushed, vec![vec![0, 1, 2, 7, 8]])
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -263,6 +352,10 @@ async fn a_reader_of_the_tail_never_waits_for_the_tee() {
         other => panic!("{other:?}"),
     }
     rig.settle().await;
-    assert_eq!(rig.progress.borrow().appends, 0, "the store has not answered");
+    assert_eq!(
+        rig.progress.borrow().appends,
+        0,
+        "the store has not answered"
+    );
     assert_eq!(start.elapsed(), Duration::ZERO);
 }
