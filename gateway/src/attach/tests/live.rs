@@ -98,17 +98,7 @@ async fn a_viewer_waits_for_the_sandbox_and_goes_on_live() {
     })
     .await;
     let said = speech(5);
-    let first = bex_proto::Generation(1);
-    let spoken_by = crate::sandbox::TargetRef {
-        session: session.clone(),
-        generation: first,
-        namespace: "ns".into(),
-        pod: format!("{session}-g1"),
-        pod_uid: "uid".into(),
-        container: "driver".into(),
-        legacy: false,
-        driver_kid: "a".into(),
-    };
+    let spoken_by = target(&session, bex_proto::Generation(1));
     let driver = Driver::start(&spoken_by, vec![Answer::Open(wire(1, &said, 0))]).await;
     running(&rig, &driver);
     assert_eq!(rig.deliver(&session).await, spoken_by);
@@ -303,4 +293,24 @@ async fn without_a_settle_the_end_waits_for_the_flush_and_is_told_open() {
             "[DONE]"
         ]
     );
+}
+
+#[tokio::test]
+async fn a_sandbox_lost_before_the_turn_was_handed_to_it_is_not_the_end() {
+    let rig = Rig::new().await;
+    let session = rig.create().await;
+    let claim = rig.claim(&session).await;
+    rig.prepare(&claim).await;
+    *rig.targets.look.lock().expect("no panic") = Look::Gone;
+    let mut viewer = rig.read(&session).await;
+    viewer.until("data-user-prompt").await;
+    rig.until(|rig| async { *rig.targets.looks.lock().expect("no panic") > 0 })
+        .await;
+    let said = speech(5);
+    let second = target(&session, bex_proto::Generation(2));
+    let driver = Driver::start(&second, vec![Answer::Open(wire(1, &said, 0))]).await;
+    running(&rig, &driver);
+    assert_eq!(rig.prepare(&claim).await, second);
+    rig.hand_over(&claim, &second).await;
+    assert_eq!(of_parts(&viewer.until("1.4 ").await), events(1, &said));
 }

@@ -13,7 +13,9 @@ use bex_proto::ticket::{ATTACH_HEADER, random_jti};
 use bex_proto::transcript::{Part, inspect};
 use bex_proto::{Generation, SessionId, TurnNo};
 use bex_store::DbConfig;
-use bex_store::dispatch::{BeginGeneration, Delivery, NewSandbox};
+use bex_store::dispatch::{
+    BeginDelivery, BeginGeneration, Delivery, DispatchClaim, NewSandbox, Step,
+};
 use bex_store::sessions::{AgentSpec, BeginTurn, NewSession, NewTurn};
 use bex_store::settle::{Cause, SandboxAfter, Settle, Settled};
 use bex_store::transcript::{Append, Marks};
@@ -122,13 +124,16 @@ impl Rig {
         new.id
     }
 
-    /// Makes the sandbox and delivers the open turn; gives who speaks it.
-    pub(super) async fn deliver(&self, session: &SessionId) -> TargetRef {
+    pub(super) async fn claim(&self, session: &SessionId) -> DispatchClaim {
         let claims = self.db.claim_dispatches("test", 100).await.expect("claims");
-        let claim = claims
+        claims
             .into_iter()
             .find(|claim| claim.session == *session)
-            .expect("an outbox row");
+            .expect("an outbox row")
+    }
+
+    /// Makes the next sandbox.
+    pub(super) async fn prepare(&self, claim: &DispatchClaim) -> TargetRef {
         let pod = |session: &SessionId, generation: Generation| format!("{session}-g{generation}");
         let sandbox = NewSandbox {
             kind: "local",
@@ -138,27 +143,29 @@ impl Rig {
             legacy: false,
             driver_kid: "a",
         };
-        let begun = self
-            .db
-            .begin_generation(&claim, &sandbox)
-            .await
-            .expect("begun");
-        let BeginGeneration::Begun { generation, .. } = begun else {
-            panic!("{begun:?}")
+        let begun = self.db.begin_generation(claim, &sandbox).await;
+        let BeginGeneration::Begun { generation, .. } = begun.expect("begun") else {
+            panic!("no generation")
         };
-        self.db
-            .sandbox_ready(&claim, generation, "uid")
-            .await
-            .expect("ready");
-        self.db
-            .begin_delivery(&claim, generation)
-            .await
-            .expect("delivering");
-        self.db
-            .delivered(&claim, Delivery::Accepted)
-            .await
-            .expect("delivered");
-        target(session, generation)
+        let ready = self.db.sandbox_ready(claim, generation, "uid").await;
+        assert_eq!(ready.expect("ready"), Step::Done);
+        target(&claim.session, generation)
+    }
+
+    /// Delivers the open turn.
+    pub(super) async fn hand_over(&self, claim: &DispatchClaim, to: &TargetRef) {
+        let begun = self.db.begin_delivery(claim, to.generation).await;
+        assert_eq!(begun.expect("delivering"), BeginDelivery::Begun);
+        let delivered = self.db.delivered(claim, Delivery::Accepted).await;
+        assert_eq!(delivered.expect("delivered"), Step::Done);
+    }
+
+    /// Makes the sandbox and delivers the open turn; gives who speaks it.
+    pub(super) async fn deliver(&self, session: &SessionId) -> TargetRef {
+        let claim = self.claim(session).await;
+        let target = self.prepare(&claim).await;
+        self.hand_over(&claim, &target).await;
+        target
     }
 
     /// A session whose first turn is being spoken by generation 1.
@@ -291,7 +298,7 @@ impl Rig {
     }
 }
 
-fn target(session: &SessionId, generation: Generation) -> TargetRef {
+pub(super) fn target(session: &SessionId, generation: Generation) -> TargetRef {
     TargetRef {
         session: session.clone(),
         generation,

@@ -7,7 +7,7 @@ use bex_proto::ids::PartId;
 use bex_proto::limits;
 use bex_proto::session::Verdict;
 use bex_proto::ui_stream::{Guard, Place, live_marker};
-use bex_proto::{PartIndex, TurnNo};
+use bex_proto::{Generation, PartIndex, TurnNo};
 use bex_store::sandboxes::SandboxRow;
 use bex_store::turns::TurnRow;
 use bex_store::wake::Channel;
@@ -68,10 +68,18 @@ struct Showing {
 
 /// A source joined.
 struct Live {
+    generation: Generation,
     source: Arc<Source>,
     changed: watch::Receiver<()>,
     tee: watch::Receiver<TeeProgress>,
     marked: bool,
+}
+
+impl Live {
+    /// Whether nothing more is spoken.
+    fn has_ended(&self) -> bool {
+        self.source.tail.end().is_some()
+    }
 }
 
 impl Showing {
@@ -162,30 +170,55 @@ impl Viewer {
                         .await?;
                     self.look_again(showing).await?;
                 }
-                Do::TurnEnd(Ending::Source(SourceEnd::Done | SourceEnd::Gone))
-                    if !settle_waited =>
-                {
+                Do::TurnEnd(Ending::Source(SourceEnd::Drained)) => return Err(Stop::Drained),
+                Do::TurnEnd(Ending::Source(end)) => {
+                    if self.is_spoken_elsewhere(showing).await? {
+                        continue;
+                    }
+                    if end == SourceEnd::Lost {
+                        if showing.known.settled.is_none() {
+                            return Err(Stop::SourceLost);
+                        }
+                        continue;
+                    }
+                    if settle_waited {
+                        return Ok(Ending::Source(end));
+                    }
                     settle_waited = true;
                     self.wait_for_settle(showing).await?;
                     // a driver's own end needs nothing more from the store
-                    if showing
-                        .live
-                        .as_ref()
-                        .is_some_and(|live| live.source.tail.end() == Some(SourceEnd::Done))
-                    {
-                        return Ok(Ending::Source(SourceEnd::Done));
+                    if end == SourceEnd::Done {
+                        return Ok(Ending::Source(end));
                     }
                 }
-                Do::TurnEnd(Ending::Source(SourceEnd::Drained)) => return Err(Stop::Drained),
-                Do::TurnEnd(Ending::Source(SourceEnd::Lost)) => {
-                    self.look_again(showing).await?;
-                    if showing.known.settled.is_none() {
-                        return Err(Stop::SourceLost);
+                Do::TurnEnd(ending) => {
+                    // settled before the tee was through: what it still stores may heal the turn
+                    if !settle_waited && showing.live.as_ref().is_some_and(Live::has_ended) {
+                        settle_waited = true;
+                        self.wait_for_settle(showing).await?;
+                        continue;
                     }
+                    return Ok(ending);
                 }
-                Do::TurnEnd(ending) => return Ok(ending),
             }
         }
+    }
+
+    /// Whether the ended source was not the turn's last word: another sandbox speaks it by now, or will, because this one
+    /// was lost before the turn was handed to it.
+    async fn is_spoken_elsewhere(&mut self, showing: &mut Showing) -> Result<bool, Stop> {
+        let ended = showing.live.as_ref().map(|live| live.generation);
+        self.look_again(showing).await?;
+        if showing.live.as_ref().map(|live| live.generation) != ended {
+            return Ok(true);
+        }
+        let undelivered = showing.row.delivery_started_at.is_none();
+        if undelivered && showing.known.settled.is_none() {
+            showing.live = None;
+            self.wait(showing).await?;
+            return Ok(true);
+        }
+        Ok(false)
     }
 
     /// Looks into the tail, and into the store when the tail says so.
@@ -368,6 +401,8 @@ impl Viewer {
             ..row
         };
         showing.known = known;
+        let generation = showing.row.generation;
+        showing.live.take_if(|live| live.generation != generation);
         if showing.live.is_none() && known.settled.is_none() {
             self.join(showing).await?;
         }
@@ -393,6 +428,7 @@ impl Viewer {
         let source = self.hub.join(&target, showing.turn());
         let (changed, tee) = (source.tail.watch(), source.tee.clone());
         showing.live = Some(Live {
+            generation,
             source,
             changed,
             tee,
