@@ -22,6 +22,8 @@ pub struct Tally {
     pub disordered: Vec<PartId>,
     /// Parts shown with other bytes.
     pub altered: Vec<PartId>,
+    /// Tool parts shown with the `dynamic` flag of their call, which clients insist on; no fault.
+    pub rebound: Vec<PartId>,
     /// Parts shown that are not stored.
     pub foreign: Vec<PartId>,
 }
@@ -43,6 +45,7 @@ impl Tally {
             match by_id.get(id) {
                 None => tally.foreign.push(*id),
                 Some(stored) if *stored == bytes || is_folded(stored) => {}
+                Some(stored) if is_rebound(stored, bytes) => tally.rebound.push(*id),
                 Some(_) => tally.altered.push(*id),
             }
         }
@@ -75,6 +78,22 @@ fn is_folded(part: &[u8]) -> bool {
     matches!(part["type"].as_str(), Some("start" | "finish"))
 }
 
+/// The same tool chunk but for its `dynamic` flag.
+fn is_rebound(stored: &[u8], shown: &[u8]) -> bool {
+    let chunk = |bytes: &[u8]| {
+        let mut chunk: Value = serde_json::from_slice(bytes).unwrap_or_default();
+        let is_tool = chunk["type"]
+            .as_str()
+            .is_some_and(|t| t.starts_with("tool-"));
+        if let Some(fields) = chunk.as_object_mut() {
+            fields.remove("dynamic");
+        }
+        is_tool.then_some(chunk)
+    };
+    let stored = chunk(stored);
+    stored.is_some() && stored == chunk(shown)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -97,6 +116,23 @@ mod tests {
         let tally = Tally::of(&stored, &[part(1, "a"), part(2, "b")]);
         assert!(tally.is_clean(), "{tally:?}");
         assert_eq!(tally.accounted, 3);
+    }
+
+    #[test]
+    fn only_a_tool_may_be_bound_again() {
+        let chunk = |kind: &str, more: &str| {
+            let data = format!(r#"{{"type":"{kind}","toolCallId":"c"{more}}}"#);
+            (PartId::new(1, 1), Bytes::from(data))
+        };
+        let dynamic = r#","dynamic":true"#;
+        let stored = [chunk("tool-output-error", dynamic)];
+        let tally = Tally::of(&stored, &[chunk("tool-output-error", "")]);
+        assert!(tally.is_clean() && tally.rebound.len() == 1, "{tally:?}");
+        for other in [chunk("tool-output-error", r#","x":1"#), chunk("tool-x", "")] {
+            assert!(!Tally::of(&stored, &[other]).is_clean());
+        }
+        let text = [chunk("text-delta", dynamic)];
+        assert!(!Tally::of(&text, &[chunk("text-delta", "")]).is_clean());
     }
 
     #[test]

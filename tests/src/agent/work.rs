@@ -17,6 +17,17 @@ use super::speaker::{Fault, Permission, Speaker};
 const CRASH_CODE: i32 = 70;
 /// The command every turn runs; sorted, sized, without times.
 const COMMAND: &str = "ls README.md main.sh notes.md; wc -c README.md main.sh notes.md; sh main.sh";
+/// What the report says, over and over.
+const SENTENCES: [&str; 8] = [
+    "README.md says what the project is.",
+    "main.sh prints one line and ends with 0.",
+    "notes.md has one line more than before.",
+    "Nothing else in the directory was touched.",
+    "Names are short, files are small.",
+    "The command was run once, with permission.",
+    "Sizes were counted, times were not.",
+    "The same prompt would say the same again.",
+];
 const STEPS: [&str; 4] = [
     "Look around",
     "Edit the notes",
@@ -155,11 +166,12 @@ async fn report(speaker: &Speaker, cwd: &Path, orders: &Orders) -> Result<(), Fa
 }
 
 fn line(n: u32, orders: &Orders) -> String {
-    let head = format!("Line {} of {}: ", n + 1, orders.parts);
+    let sentence = SENTENCES[n as usize % SENTENCES.len()];
+    let head = format!("Line {} of {}: {sentence}", n + 1, orders.parts);
     let fill = orders.size.saturating_sub(head.len() + 1);
     format!(
         "{head}{}\n",
-        "abcdefgh".repeat(fill / 8 + 1).split_at(fill.max(4)).0
+        " and so on".repeat(fill / 10 + 1).split_at(fill).0
     )
 }
 

@@ -9,7 +9,7 @@ use bex_tests::tally::Parts;
 use bex_tests::{Stack, StackOptions, eventually};
 
 /// The agent says 200 lines, waits for the gate, says 200 more.
-const PROMPT: &str = "work through a crash parts=400 gate=go";
+const PROMPT: &str = "work on whatever happens parts=400 gate=go";
 const GATE: &str = "go";
 
 async fn begin(stack: &Stack) -> (SessionId, Viewer) {
