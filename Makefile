@@ -12,7 +12,7 @@ help: ## what there is
 demo: ## one session live, then its replay; STREAM=file.sse plays a recording, KEEP=1 leaves the stack running
 	@scripts/setup postgres
 	@$(BUILD)
-	@STREAM='$(STREAM)' KEEP='$(KEEP)' $(BIN)/bex-demo
+	@$(if $(STREAM),STREAM='$(STREAM)') $(if $(KEEP),KEEP='$(KEEP)') $(BIN)/bex-demo
 
 up: ## the stack in the background; .bex/dev.json tells where
 	@scripts/setup postgres

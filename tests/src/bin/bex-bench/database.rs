@@ -4,7 +4,8 @@ use anyhow::Context;
 use bex_proto::launch::{CONTAINER, namespace_of, pod_of};
 use bex_proto::transcript::Part;
 use bex_proto::{Generation, SessionId, TurnNo};
-use bex_store::{Append, AppendOutcome, Db, DbConfig, Marks};
+use bex_store::transcript::{Append, AppendOutcome, Marks};
+use bex_store::{Db, DbConfig};
 use bex_testpg::{Fsync, Options, TestPg};
 use tokio_postgres::{Client, NoTls};
 
@@ -12,7 +13,7 @@ pub const WORKSPACE: &str = "bench";
 pub const GENERATION: Generation = Generation(1);
 
 pub struct Database {
-    pub server: TestPg,
+    _server: TestPg,
     pub db: Db,
     pub sql: Client,
     pub url: String,
@@ -31,7 +32,7 @@ impl Database {
                 eprintln!("database connection: {error}");
             }
         });
-        Ok(Self { server, db, sql, url })
+        Ok(Self { _server: server, db, sql, url })
     }
 
     /// A running session whose turns 1 to `turns` are open to append (only the last one by verdict).

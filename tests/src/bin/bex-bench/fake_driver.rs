@@ -97,7 +97,7 @@ fn stream_of(script: &Script) -> BoxBody<Bytes, Infallible> {
         Script::Burst(bytes) => {
             let pieces = (0..bytes.len()).step_by(PIECE).map(|at| bytes.slice(at..bytes.len().min(at + PIECE))).collect::<Vec<_>>();
             let done = Bytes::from_static(b"data: [DONE]\n\n");
-            StreamBody::new(stream::iter(pieces.into_iter().chain([done])).map(|b| Ok(Frame::data(b)))).boxed()
+            BodyExt::boxed(StreamBody::new(stream::iter(pieces.into_iter().chain([done])).map(|b| Ok(Frame::data(b)))))
         }
         Script::Paced(paced) => {
             let (paced, shown) = (paced.clone(), paced.shown.subscribe());
@@ -112,7 +112,7 @@ fn stream_of(script: &Script) -> BoxBody<Bytes, Infallible> {
                 };
                 Some((event, (paced, shown, at + 1)))
             });
-            StreamBody::new(events.map(|b| Ok(Frame::data(b)))).boxed()
+            BodyExt::boxed(StreamBody::new(events.map(|b| Ok(Frame::data(b)))))
         }
     }
 }

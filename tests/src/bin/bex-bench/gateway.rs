@@ -16,7 +16,8 @@ use tempfile::TempDir;
 use crate::database::{Database, GENERATION, WORKSPACE};
 use crate::sink;
 
-const KEYS: &str = "k:5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a";
+/// Every ring of the bench.
+pub const KEYS: &str = "k:5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a";
 
 /// Whether what passes is stored.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -29,6 +30,7 @@ pub struct Gateway {
     child: Child,
     dir: TempDir,
     pub attach: SocketAddr,
+    pub exec: SocketAddr,
 }
 
 impl Drop for Gateway {
@@ -72,7 +74,7 @@ impl Gateway {
             .stdin(Stdio::null())
             .spawn()
             .context("cannot start bex-gateway; build it first")?;
-        let gateway = Self { child, dir, attach };
+        let gateway = Self { child, dir, attach, exec };
         eventually("the gateway is ready", Duration::from_secs(20), || async {
             sink::open(admin, "/readyz", &[]).await.ok()
         })
@@ -91,22 +93,26 @@ impl Gateway {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
         // field 22, counted behind the parenthesised name
         let pid_start = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(19)).context("no start time")?.parse()?;
-        let pod = pod_of(session, GENERATION);
         let sandbox = LocalSandbox {
             session: session.clone(),
             generation: GENERATION,
             namespace: namespace_of(&WORKSPACE.parse()?),
-            pod: pod.clone(),
+            pod: pod_of(session, GENERATION),
             pod_uid: "uid".into(),
             address,
             pid,
             pid_start,
             legacy: false,
         };
-        let dir = self.dir.path().join(pod);
+        let dir = self.sandbox_dir(session);
         std::fs::create_dir_all(&dir)?;
         std::fs::write(Path::join(&dir, SANDBOX_FILE), serde_json::to_vec(&sandbox)?)?;
         Ok(())
+    }
+
+    /// Where a session's sandbox lies.
+    pub fn sandbox_dir(&self, session: &SessionId) -> PathBuf {
+        self.dir.path().join(pod_of(session, GENERATION))
     }
 
     /// A fresh read ticket.
