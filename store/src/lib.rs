@@ -16,6 +16,8 @@
 //! connection tasks of its pool and [`listen`].
 //!
 //! Row locks are always taken in the order leases, sessions, dispatches, transcript_heads, turns, sandboxes.
+//! Session rows are locked FOR NO KEY UPDATE: the first append of a log inserts a row that refers to its session, which
+//! must not wait for whoever waits for the turn that append holds.
 //!
 //! Reading order: [`migrate`] (with `migrations/`), [`pool`], [`sessions`], [`dispatch`], [`transcript`], [`settle`],
 //! [`leases`], [`sandboxes`], then the small ones.

@@ -252,7 +252,7 @@ impl Tx<'_> {
         session: &SessionId,
     ) -> Result<Option<(Phase, Option<PartId>)>, StoreError> {
         let id = session.as_str();
-        let sql = "SELECT phase FROM sessions WHERE id = $1 FOR UPDATE";
+        let sql = "SELECT phase FROM sessions WHERE id = $1 FOR NO KEY UPDATE";
         let Some(row) = self.query_opt("lock_session", sql, &[text(&id)]).await? else {
             return Ok(None);
         };

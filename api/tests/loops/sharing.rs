@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use bex_proto::TurnNo;
 use bex_proto::session::{Phase, Verdict};
+use bex_store::dispatch::{BeginDelivery, Delivery, NewSandbox, Step};
 use bex_store::sessions::{BeginTurn, NewTurn};
+use bex_store::transcript::{Append, AppendOutcome, HarvestStep, Marks};
 
 use crate::support::{Stack, T1, outcome, parts, speaks};
 use crate::world::{ReadFault, eventually};
@@ -23,11 +25,15 @@ async fn two_completers_have_one_set_of_side_effects() {
     let mut stack = Stack::new().await;
     stack.timings.idle_grace = Duration::ZERO;
     stack.world.on_turn(speaks(500));
+    let (_dispatcher, _a, _b) = (
+        stack.dispatcher(),
+        stack.completer("a"),
+        stack.completer("b"),
+    );
     let mut sessions = Vec::new();
-    for _ in 0..10 {
-        sessions.push(stack.delivered("new").await);
+    for _ in 0..20 {
+        sessions.push(stack.create("new").await);
     }
-    let (_a, _b) = (stack.completer("a"), stack.completer("b"));
     for session in &sessions {
         eventually("the sandbox is gone", async || {
             stack.states(session) == "1:gone"
@@ -170,4 +176,80 @@ async fn a_failed_teardown_is_tried_again_later() {
         stack.states(&session) == "1:gone"
     })
     .await;
+}
+
+/// The first append of a log refers to its session while it holds the turn; whoever holds the session waits for the turn.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_first_harvest_and_the_end_of_a_delivery_do_not_block_each_other() {
+    let stack = Stack::new().await;
+    let session = stack.create("new").await;
+    let claim = stack
+        .db
+        .claim_dispatches("d", 1)
+        .await
+        .expect("claimed")
+        .remove(0);
+    let new = NewSandbox {
+        kind: "local",
+        namespace: "ns",
+        pod: &bex_proto::launch::pod_of,
+        container: "c",
+        legacy: false,
+        driver_kid: "k",
+    };
+    stack
+        .db
+        .begin_generation(&claim, &new)
+        .await
+        .expect("begun");
+    let generation = bex_proto::Generation(1);
+    assert_eq!(
+        stack
+            .db
+            .sandbox_ready(&claim, generation, "uid")
+            .await
+            .expect("ready"),
+        Step::Done
+    );
+    assert_eq!(
+        stack
+            .db
+            .begin_delivery(&claim, generation)
+            .await
+            .expect("begun"),
+        BeginDelivery::Begun
+    );
+    stack.sql(
+        "CREATE FUNCTION linger() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(1); RETURN NEW; END';
+         CREATE TRIGGER linger BEFORE INSERT ON harvest_offsets FOR EACH ROW EXECUTE FUNCTION linger()",
+    );
+    let (db, id) = (stack.db.clone(), session.clone());
+    let append = tokio::spawn(async move {
+        db.append(Append {
+            session: &id,
+            turn: T1,
+            generation,
+            parts: &[],
+            marks: Marks::Clean,
+            harvest: Some(HarvestStep {
+                log_id: "a",
+                from: 0,
+                to: 7,
+            }),
+        })
+        .await
+    });
+    let lingers = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'";
+    eventually("the append lingers", async || stack.sql(lingers) == "1").await;
+    let delivered = stack
+        .db
+        .delivered(&claim, Delivery::Accepted)
+        .await
+        .expect("not broken by the server");
+    assert_eq!(delivered, Step::Done);
+    let appended = append
+        .await
+        .expect("no panic")
+        .expect("not broken by the server");
+    assert!(matches!(appended, AppendOutcome::Stored(_)), "{appended:?}");
 }

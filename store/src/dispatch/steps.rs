@@ -88,7 +88,7 @@ impl Tx<'_> {
     /// Locks session, outbox row and turn, in that order. `None` when the claim was lost.
     async fn lock_claim(&self, claim: &DispatchClaim) -> Result<Option<Claimed>, StoreError> {
         let (session, turn) = (claim.session.as_str(), turn_no(claim.turn));
-        let sql = "SELECT phase FROM sessions WHERE id = $1 FOR UPDATE";
+        let sql = "SELECT phase FROM sessions WHERE id = $1 FOR NO KEY UPDATE";
         let Some(phase) = self.query_opt("lock_claim", sql, &[text(&session)]).await? else {
             return Ok(None);
         };

@@ -88,7 +88,7 @@ impl Tx<'_> {
             .query_opt(
                 "begin_turn",
                 "SELECT phase, turns, prompt_bytes, archived_at IS NOT NULL AS archived FROM sessions
-                  WHERE id = $1 AND workspace_id = $2 FOR UPDATE",
+                  WHERE id = $1 AND workspace_id = $2 FOR NO KEY UPDATE",
                 &[text(&new.session.as_str()), text(&new.workspace.as_str())],
             )
             .await?

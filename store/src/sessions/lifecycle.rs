@@ -74,7 +74,7 @@ impl Db {
         let id = session.as_str();
         // the lease row before the session row, as the Completer locks them
         tx.make_due(session).await?;
-        let sql = "SELECT phase FROM sessions WHERE id = $1 FOR UPDATE";
+        let sql = "SELECT phase FROM sessions WHERE id = $1 FOR NO KEY UPDATE";
         let Some(row) = tx.query_opt("request_cancel", sql, &[text(&id)]).await? else {
             return Ok(Cancel::NotFound);
         };
