@@ -53,12 +53,12 @@ fn a_tool_says_its_input_once_its_diffs_when_they_change_and_its_end_once() {
     assert_eq!(
         out,
         [
-            json!({"type": "tool-input-start", "toolCallId": "t2-c", "toolName": "edit", "dynamic": true, "title": "Edit a"}),
-            json!({"type": "tool-input-available", "toolCallId": "t2-c", "toolName": "edit", "input": {"path": "a"}, "dynamic": true,
+            json!({"type": "tool-input-start", "toolCallId": "t2-c", "toolName": "edit", "dynamic": true, "providerExecuted": true, "title": "Edit a"}),
+            json!({"type": "tool-input-available", "toolCallId": "t2-c", "toolName": "edit", "input": {"path": "a"}, "dynamic": true, "providerExecuted": true,
                 "providerMetadata": {"bex": {"at": AT}}, "title": "Edit a"}),
             json!({"type": "data-acp-diff", "id": "t2-c-diff-0",
                 "data": {"toolCallId": "t2-c", "path": "/w/a", "oldText": "x", "newText": "y"}}),
-            json!({"type": "tool-output-available", "toolCallId": "t2-c", "output": {"ok": 1}, "dynamic": true}),
+            json!({"type": "tool-output-available", "toolCallId": "t2-c", "output": {"ok": 1}, "dynamic": true, "providerExecuted": true}),
         ]
     );
 }

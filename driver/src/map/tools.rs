@@ -86,6 +86,8 @@ impl Tools {
                 "toolCallId": shown_id,
                 "toolName": call.name,
                 "dynamic": true,
+                // the agent ran it: a page must not
+                "providerExecuted": true,
             });
             put(&mut start, "title", call.title.clone());
             out.push(start);
@@ -123,6 +125,7 @@ impl Call {
                 "toolName": self.name,
                 "input": fields.raw_input.unwrap_or_else(|| json!({})),
                 "dynamic": true,
+                "providerExecuted": true,
                 "providerMetadata": {"bex": {"at": bex_proto::time::format(now)}},
             });
             put(&mut input, "title", self.title.clone());
@@ -140,6 +143,7 @@ impl Call {
                     "toolCallId": id,
                     "output": self.output(),
                     "dynamic": true,
+                    "providerExecuted": true,
                 }));
             }
             Some(ToolCallStatus::Failed) => {
@@ -149,6 +153,7 @@ impl Call {
                     "toolCallId": id,
                     "errorText": self.error_text(),
                     "dynamic": true,
+                    "providerExecuted": true,
                 }));
             }
             _ => {}
