@@ -31,10 +31,21 @@ const PROMPT: &str = "Tidy up the sample project and report back. parts=120 pace
 const PACE: &str = "200";
 
 /// What the demo shows.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct DemoOptions {
     /// A recorded stream instead of the demo agent.
     pub stream: Option<PathBuf>,
+    /// How the sandbox goes.
+    pub removal: Removal,
+}
+
+/// How a sandbox that has nothing to do comes to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Removal {
+    /// By the Completer, after the stack's idle grace, which is [`IDLE_GRACE`].
+    Idle,
+    /// By SIGKILL, as the stack's idle grace is nobody's to wait for.
+    Kill,
 }
 
 /// Runs the demo against a stack.
@@ -61,8 +72,7 @@ pub async fn run(dev: &Dev, options: &DemoOptions) -> anyhow::Result<Summary> {
     .await?;
     println!("demo: the Completer's verdict is {}", turn.verdict);
 
-    println!("demo: waiting until the idle sandbox is removed");
-    remove_sandbox(dev, &session).await?;
+    remove_sandbox(dev, &session, options.removal).await?;
 
     println!("demo: replaying from the store with a fresh ticket");
     let replay = replay(dev, &api, &session).await?;
@@ -117,12 +127,19 @@ async fn settled(api: &ApiClient, session: &SessionId) -> Option<Turn> {
     (turn.verdict != "open").then_some(turn)
 }
 
-async fn remove_sandbox(dev: &Dev, session: &SessionId) -> anyhow::Result<()> {
+async fn remove_sandbox(dev: &Dev, session: &SessionId, removal: Removal) -> anyhow::Result<()> {
     let sandboxes = dev.sandboxes();
     let drivers = sandboxes.of(session);
+    let processes = || drivers.iter().any(|driver| pid_lives(driver.pid));
+    if removal == Removal::Kill {
+        println!("demo: killing the sandbox");
+        sandboxes.kill9(session);
+        ensure!(!processes(), "the sandbox's processes do not end");
+        return Ok(());
+    }
+    println!("demo: waiting until the idle sandbox is removed");
     eventually("the sandbox is removed", TEARDOWN, async || {
-        let processes = drivers.iter().any(|driver| pid_lives(driver.pid));
-        (!processes && sandboxes.of(session).is_empty()).then_some(())
+        (!processes() && sandboxes.of(session).is_empty()).then_some(())
     })
     .await
 }

@@ -1,9 +1,10 @@
 //! `make demo`: a session watched live, its sandbox removed, replayed and checked.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use bex_tests::demo::{DemoOptions, IDLE_GRACE, Summary, run};
+use bex_tests::demo::{DemoOptions, IDLE_GRACE, Removal, Summary, run};
 use bex_tests::dev::{DEV_DIR, Dev, Started, up};
 use bex_tests::{Stack, StackOptions};
 use clap::Parser;
@@ -14,10 +15,10 @@ use tokio::signal::unix::{SignalKind, signal};
 struct Args {
     /// A recorded UI message stream to play instead of the demo agent.
     #[arg(long, env = "STREAM")]
-    stream: Option<PathBuf>,
+    stream: Option<OsString>,
     /// `1` leaves the stack running, as `make up` would have started it.
     #[arg(long, env = "KEEP")]
-    keep: Option<String>,
+    keep: Option<OsString>,
 }
 
 #[tokio::main]
@@ -35,11 +36,22 @@ async fn main() -> ExitCode {
 }
 
 async fn demo(args: Args) -> anyhow::Result<Summary> {
-    let stream = args.stream.filter(|path| !path.as_os_str().is_empty());
-    let options = DemoOptions { stream };
-    match args.keep.as_deref() {
-        None | Some("" | "0") => throw_away(&options).await,
-        Some(_) => kept(&options).await,
+    // make passes what was not given as an empty text
+    let stream = args
+        .stream
+        .filter(|path| !path.is_empty())
+        .map(PathBuf::from);
+    let options = DemoOptions {
+        stream,
+        removal: Removal::Idle,
+    };
+    let keep = args
+        .keep
+        .is_some_and(|keep| !keep.is_empty() && keep != "0");
+    if keep {
+        kept(options).await
+    } else {
+        throw_away(&options).await
     }
 }
 
@@ -67,15 +79,15 @@ async fn throw_away(options: &DemoOptions) -> anyhow::Result<Summary> {
     }
 }
 
-async fn kept(options: &DemoOptions) -> anyhow::Result<Summary> {
+async fn kept(options: DemoOptions) -> anyhow::Result<Summary> {
     let grace = format!("--idle-grace-ms={}", IDLE_GRACE.as_millis());
-    let dev = match up(Path::new(DEV_DIR), &[grace]).await? {
-        Started::Now(dev) => dev,
+    let (dev, removal) = match up(Path::new(DEV_DIR), &[grace]).await? {
+        Started::Now(dev) => (dev, Removal::Idle),
         Started::Already(dev) => {
             println!("demo: using the stack that runs already");
-            dev
+            (dev, Removal::Kill)
         }
     };
     println!("demo: the stack stays up; {DEV_DIR}/dev.json tells where, `make down` ends it");
-    run(&dev, options).await
+    run(&dev, &DemoOptions { removal, ..options }).await
 }

@@ -6,6 +6,7 @@ mod admission;
 mod api_input;
 mod background;
 mod crashes;
+mod demo;
 mod exec;
 mod faulty_drivers;
 mod lifecycle;
