@@ -5,7 +5,7 @@
 //!
 //! ```text
 //!   tail: a run ──▶ Send        evicted, jumped over, or no tail ──▶ ReadStore
-//!         nothing ──▶ Wait      nothing any more ──▶ ReadStore or TurnEnd
+//!         nothing ──▶ Wait      nothing any more ──▶ ReadStore, then TurnEnd
 //!   store: a run ──▶ Send       missing for good ──▶ Skip (told)
 //!          missing perhaps ──▶ Hole (wake the harvest, ask again) ──after HOLE_WAIT──▶ Skip (told)
 //! ```
@@ -92,7 +92,7 @@ enum Ask {
     Jump(PartIndex),
     /// There is no tail, or it has nothing and the turn is settled.
     Stored,
-    /// The tail has ended this way.
+    /// The tail has ended this way; a harvest may have stored more than the source could use.
     After(SourceEnd),
 }
 
@@ -132,10 +132,8 @@ impl Pull {
             TailRead::Behind { floor } => Ask::Behind(floor),
             TailRead::Jump { to } => Ask::Jump(to),
             TailRead::Wait if known.settled.is_none() => return Do::Wait,
-            TailRead::Ended(end @ (SourceEnd::Done | SourceEnd::Lost | SourceEnd::Drained))
-                if known.settled.is_none() =>
-            {
-                return Do::TurnEnd(Ending::Source(end));
+            TailRead::Ended(SourceEnd::Drained) => {
+                return Do::TurnEnd(Ending::Source(SourceEnd::Drained));
             }
             TailRead::Wait | TailRead::Ended(SourceEnd::Unnumbered) => Ask::Stored,
             TailRead::Ended(end) => Ask::After(end),

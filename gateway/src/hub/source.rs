@@ -2,7 +2,7 @@
 //!
 //! The driver is always asked for the parts behind what is known: at first the contiguous stored prefix, later what this
 //! connection's predecessors gave. A loss is silent for [`limits::SOURCE_RETRY`]; a target that is looked at and found gone
-//! ends the source at once, one that cannot be seen does not.
+//! ends the source at once, as does a turn that was settled meanwhile; a target that cannot be seen does not.
 
 use std::time::Duration;
 
@@ -22,7 +22,8 @@ use bex_store::StoreError;
 
 /// First and longest delay between two dials.
 const REDIAL: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
-/// Silence after which the target is looked at: a machine that vanished closes no connection.
+/// Silence after which target and turn are looked at: a machine that vanished closes no connection, and a driver may never
+/// say that it is through.
 const LOOK_AGAIN: Duration = Duration::from_secs(15);
 
 /// Why one connection came to its end.
@@ -79,6 +80,9 @@ impl Reading<'_> {
                 Ok(end) => return end,
                 Err(broken) => broken,
             };
+            if self.is_settled().await {
+                return SourceEnd::Gone;
+            }
             if self.tail.next() != known {
                 (lost_since, delay) = (None, REDIAL.0);
             }
@@ -114,10 +118,12 @@ impl Reading<'_> {
         loop {
             let bytes = tokio::select! {
                 bytes = stream.next() => bytes.ok_or(Broken::NoDone)??,
-                () = sleep(LOOK_AGAIN) => match self.deps.targets.look(self.target).await {
-                    Look::Gone => return Ok(SourceEnd::Gone),
-                    Look::Running { .. } | Look::Unknown | Look::NotYet => continue,
-                },
+                () = sleep(LOOK_AGAIN) => {
+                    if self.is_over().await {
+                        return Ok(SourceEnd::Gone);
+                    }
+                    continue;
+                }
             };
             splitter.push(&bytes);
             while let Some(event) = splitter.next_event() {
@@ -131,6 +137,20 @@ impl Reading<'_> {
                 }
             }
         }
+    }
+
+    /// Whether a silent driver has nothing more to say.
+    async fn is_over(&self) -> bool {
+        matches!(self.deps.targets.look(self.target).await, Look::Gone) || self.is_settled().await
+    }
+
+    /// Whether the turn was settled without this source. Store trouble is not an answer.
+    async fn is_settled(&self) -> bool {
+        self.deps
+            .store
+            .is_settled(self.speech)
+            .await
+            .unwrap_or(false)
     }
 
     /// Nothing a person must do: the sandbox may be starting or ending, and the harvest is there.

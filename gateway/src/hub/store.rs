@@ -28,6 +28,12 @@ pub trait SpeechStore: Send + Sync {
     /// Store trouble.
     async fn contiguous_end(&self, speech: &Speech) -> Result<PartIndex, StoreError>;
 
+    /// Whether nothing more of the turn is waited for: it is settled, or not there any more.
+    ///
+    /// # Errors
+    /// Store trouble.
+    async fn is_settled(&self, speech: &Speech) -> Result<bool, StoreError>;
+
     /// Appends one batch; repeating it is safe.
     ///
     /// # Errors
@@ -39,6 +45,11 @@ pub trait SpeechStore: Send + Sync {
 impl SpeechStore for Db {
     async fn contiguous_end(&self, speech: &Speech) -> Result<PartIndex, StoreError> {
         Db::contiguous_end(self, &speech.session, speech.turn).await
+    }
+
+    async fn is_settled(&self, speech: &Speech) -> Result<bool, StoreError> {
+        let row = self.turn(&speech.session, speech.turn).await?;
+        Ok(row.is_none_or(|row| row.settled_at.is_some()))
     }
 
     async fn append(&self, speech: &Speech, batch: &[Part]) -> Result<Stored, AppendError> {

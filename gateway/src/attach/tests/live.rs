@@ -314,3 +314,28 @@ async fn a_sandbox_lost_before_the_turn_was_handed_to_it_is_not_the_end() {
     rig.hand_over(&claim, &second).await;
     assert_eq!(of_parts(&viewer.until("1.4 ").await), events(1, &said));
 }
+
+#[tokio::test]
+async fn parts_that_a_source_could_not_use_come_from_the_store() {
+    let rig = Rig::new().await;
+    let (session, target) = rig.running().await;
+    let said = speech(6);
+    let nameless: String = said
+        .iter()
+        .map(|text| format!("data: {text}\n\n"))
+        .collect();
+    let driver = Driver::start(&target, vec![Answer::Events(nameless + "data: [DONE]\n\n")]).await;
+    running(&rig, &driver);
+    let mut viewer = rig.read(&session).await;
+    let harvest = async {
+        rig.until(|rig| async {
+            rig.sql("SELECT count(*) FROM changes WHERE channel = 'bex_wake'") != "0"
+        })
+        .await;
+        rig.store(&session, 1, &parts(1, &said)).await;
+        rig.settle(&session, 1, 1, Some(&said)).await;
+    };
+    let (all, ()) = tokio::join!(viewer.rest(), harvest);
+    assert_eq!(of_parts(&all), events(1, &said));
+    assert_eq!(all.last().map(String::as_str), Some("[DONE]"));
+}

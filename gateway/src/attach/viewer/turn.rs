@@ -186,11 +186,6 @@ impl Viewer {
                     }
                     settle_waited = true;
                     self.wait_for_settle(showing).await?;
-                    // a driver's own end needs nothing more from the store, unless it numbered less than it said
-                    let said = showing.row.expected_parts.map(PartIndex);
-                    if end == SourceEnd::Done && said.is_none_or(|said| said <= pull.at()) {
-                        return Ok(Ending::Source(end));
-                    }
                 }
                 Do::TurnEnd(ending) => {
                     // settled before the tee was through: what it still stores may heal the turn

@@ -156,13 +156,17 @@ impl Targets for Seen {
     }
 }
 
-/// A store that knows where the turn's prefix ends.
-struct Prefix(u32);
+/// A store that knows where the turn's prefix ends, and whether it is settled.
+struct Prefix(u32, bool);
 
 #[async_trait]
 impl SpeechStore for Prefix {
     async fn contiguous_end(&self, _: &Speech) -> Result<PartIndex, StoreError> {
         Ok(PartIndex(self.0))
+    }
+
+    async fn is_settled(&self, _: &Speech) -> Result<bool, StoreError> {
+        Ok(self.1)
     }
 
     async fn append(&self, _: &Speech, _: &[Part]) -> Result<Stored, AppendError> {
@@ -197,7 +201,13 @@ async fn hear(prefix: u32, script: Vec<Answer>, enough: usize) -> Heard {
         address: driver.address,
         terminating: false,
     };
-    let (tail, end) = read_from(&target, Arc::new(Seen(Mutex::new(look))), prefix, enough).await;
+    let (tail, end) = read_from(
+        &target,
+        Arc::new(Seen(Mutex::new(look))),
+        Prefix(prefix, false),
+        enough,
+    )
+    .await;
     Heard {
         indexes: indexes(&tail),
         end,
@@ -208,11 +218,11 @@ async fn hear(prefix: u32, script: Vec<Answer>, enough: usize) -> Heard {
 async fn read_from(
     target: &TargetRef,
     seen: Arc<Seen>,
-    prefix: u32,
+    store: Prefix,
     enough: usize,
 ) -> (Tail, Option<SourceEnd>) {
     let deps = HubDeps {
-        store: Arc::new(Prefix(prefix)),
+        store: Arc::new(store),
         targets: seen,
         driver_keys: Arc::new(KeyRing::parse(KEYS).expect("a ring")),
         tee: TeeMode::Off,
@@ -327,7 +337,13 @@ async fn a_two_mebibyte_event_is_a_named_stand_in_and_its_neighbours_are_whole()
         address: driver.address,
         terminating: false,
     };
-    let (tail, end) = read_from(&target, Arc::new(Seen(Mutex::new(look))), 0, ALL).await;
+    let (tail, end) = read_from(
+        &target,
+        Arc::new(Seen(Mutex::new(look))),
+        Prefix(0, false),
+        ALL,
+    )
+    .await;
     assert_eq!(
         (indexes(&tail), end),
         (vec![0, 1, 2], Some(SourceEnd::Done))
@@ -354,14 +370,40 @@ async fn a_stream_that_never_ends_is_read_as_it_comes() {
 async fn a_target_that_is_gone_is_never_dialled() {
     let target = target();
     let driver = Driver::start(&target, vec![done(0..1)]).await;
-    let (_, end) = read_from(&target, Arc::new(Seen(Mutex::new(Look::Gone))), 0, ALL).await;
+    let (_, end) = read_from(
+        &target,
+        Arc::new(Seen(Mutex::new(Look::Gone))),
+        Prefix(0, false),
+        ALL,
+    )
+    .await;
     assert_eq!((end, driver.asked().len()), (Some(SourceEnd::Gone), 0));
+}
+
+#[tokio::test]
+async fn a_settled_turn_is_not_dialled_again() {
+    let target = target();
+    let driver = Driver::start(&target, vec![Answer::Events(events(0..2))]).await;
+    let look = Look::Running {
+        address: driver.address,
+        terminating: false,
+    };
+    let seen = Arc::new(Seen(Mutex::new(look)));
+    let (tail, end) = read_from(&target, seen, Prefix(0, true), ALL).await;
+    assert_eq!((indexes(&tail), end), (vec![0, 1], Some(SourceEnd::Gone)));
+    assert_eq!(driver.asked().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_target_that_cannot_be_seen_is_lost_after_thirty_seconds_and_not_before() {
     let start = Instant::now();
-    let (_, end) = read_from(&target(), Arc::new(Seen(Mutex::new(Look::Unknown))), 0, ALL).await;
+    let (_, end) = read_from(
+        &target(),
+        Arc::new(Seen(Mutex::new(Look::Unknown))),
+        Prefix(0, false),
+        ALL,
+    )
+    .await;
     assert_eq!(end, Some(SourceEnd::Lost));
     let waited = start.elapsed();
     assert!(

@@ -60,6 +60,10 @@ impl SpeechStore for Scripted {
         Ok(PartIndex(0))
     }
 
+    async fn is_settled(&self, _: &Speech) -> Result<bool, StoreError> {
+        Ok(false)
+    }
+
     async fn append(&self, _: &Speech, batch: &[Part]) -> Result<Stored, AppendError> {
         let parts = batch.iter().map(|part| part.id.index.0).collect();
         self.batches
