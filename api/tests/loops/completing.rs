@@ -1,8 +1,11 @@
 //! From a delivered turn to its verdict.
 
 use bex_proto::driver::TurnState;
+use bex_proto::ids::PartId;
 use bex_proto::session::{EndedBy, Phase, TruncationReason as R, Verdict};
+use bex_proto::transcript::{Part, inspect};
 use bex_proto::{Generation, TurnNo};
+use bex_store::transcript::{Append, Marks};
 
 use crate::support::{Speaker, Stack, T1, outcome, part, parts, speaks, status};
 use crate::world::{ReadFault, Sandbox, eventually};
@@ -273,7 +276,9 @@ async fn a_read_that_is_cut_and_reports_success_is_never_taken_for_the_whole() {
         (outcome(&turn), turn.stored_parts),
         ((Verdict::Complete, None), 64)
     );
-    assert_eq!(stack.world.sandbox(&session, 1, |s| s.reads), 3);
+    // three for the bytes, one more when the delivery was not yet concluded at the first look
+    let reads = stack.world.sandbox(&session, 1, |s| s.reads);
+    assert!((3..=4).contains(&reads), "{reads} reads");
 
     // bytes that are not the ones that were digested are never stored
     stack.world.on_turn(move |sandbox, turn| {
@@ -325,4 +330,63 @@ impl<F: Fn(&mut Sandbox, TurnNo)> On for F {
     fn on(self, turn: TurnNo) -> impl FnOnce(&mut Sandbox) {
         move |sandbox| self(sandbox, turn)
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_session_keeps_the_run_that_fits_and_says_so() {
+    let stack = Stack::new().await;
+    stack.world.on_turn(speaks(9));
+    let session = stack.create("new").await;
+    stack.sql("UPDATE transcript_heads SET part_limit = 5");
+    let (_dispatcher, _completer) = (stack.dispatcher(), stack.completer("a"));
+    let turn = stack.until_settled(&session, T1).await;
+    assert_eq!(outcome(&turn), (Verdict::Truncated, Some(R::SessionQuota)));
+    assert_eq!(
+        stack.phase(&session).await,
+        Phase::Completed,
+        "the outcome is the agent's"
+    );
+    assert_eq!(stack.parts(&session), parts(5));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_truncated_turn_becomes_complete_when_its_missing_part_arrives() {
+    let stack = Stack::new().await;
+    stack.world.on_turn(|sandbox, turn| {
+        let mut speaker = Speaker::new(1, turn);
+        speaker.say(part(0).as_bytes());
+        let dropped = speaker.drop_part(part(1).as_bytes());
+        speaker.end(TurnState::Succeeded, Some(dropped));
+        sandbox.logs.insert(turn, speaker.log);
+        sandbox.status = status("idle", 1, turn);
+    });
+    let session = stack.delivered("new").await;
+    let _completer = stack.completer("a");
+    let turn = stack.until_settled(&session, T1).await;
+    assert_eq!(outcome(&turn), (Verdict::Truncated, Some(R::LogTruncated)));
+    // a viewer had seen it, and the tee comes late
+    let text = part(1);
+    let late = Part {
+        id: PartId::new(1, 1),
+        head: inspect(text.as_bytes()).expect("a part"),
+        bytes: text.into(),
+        spoken_at: None,
+    };
+    let append = Append {
+        session: &session,
+        turn: T1,
+        generation: Generation(1),
+        parts: &[late],
+        marks: Marks::Clean,
+        harvest: None,
+    };
+    stack.db.append(append).await.expect("stored");
+    eventually("it healed", async || {
+        stack.turn(&session, T1).await.verdict == Verdict::Complete
+    })
+    .await;
+    let healed = stack.turn(&session, T1).await;
+    assert_eq!(healed.settled_at, turn.settled_at, "settled once");
+    assert!(healed.healed_at.is_some());
+    assert_eq!(stack.parts(&session), parts(2));
 }
