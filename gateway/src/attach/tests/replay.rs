@@ -221,3 +221,25 @@ async fn a_viewer_that_was_at_the_end_of_a_cut_turn_is_not_told_its_ends_again()
         ]
     );
 }
+
+#[tokio::test]
+async fn a_replay_waits_for_memory_and_then_goes_on() {
+    let rig = Rig::new().await;
+    let (session, _) = rig.running().await;
+    let said = speech(5);
+    rig.store(&session, 1, &parts(1, &said)).await;
+    rig.settle(&session, 1, 1, Some(&said)).await;
+    let all = rig.attach.budget.take_all();
+    let mut viewer = rig.read(&session).await;
+    viewer.until("data-user-prompt").await;
+    {
+        let mut more = std::pin::pin!(viewer.next());
+        for _ in 0..100 {
+            assert!(futures::poll!(more.as_mut()).is_pending());
+            tokio::task::yield_now().await;
+        }
+    }
+    drop(all);
+    assert_eq!(of_parts(&viewer.rest().await), events(1, &said));
+    assert_eq!(rig.attach.budget.free_bytes(), limits::REPLAY_BUDGET_BYTES);
+}
