@@ -81,7 +81,7 @@ async fn a_posted_body_is_bounded_and_a_large_one_costs_no_ticket() {
     let all = posted.rest().await;
     assert_eq!(
         all[0],
-        format!(r#"{{"messageId":"durable-{session}-1","type":"start"}}"#)
+        format!(r#"{{"type":"start","messageId":"durable-{session}-1"}}"#)
     );
     assert_eq!(of_parts(&all), events(1, &said));
     assert_eq!(all.last().map(String::as_str), Some("[DONE]"));
@@ -201,7 +201,7 @@ async fn a_revocation_ends_running_streams_and_voids_older_tickets() {
     assert!(before.elapsed() < Duration::from_secs(5));
     assert_eq!(
         told,
-        [r#"{"errorText":"access was revoked; reconnect","type":"error"}"#]
+        [r#"{"type":"error","errorText":"access was revoked; reconnect"}"#]
     );
     assert_eq!(refused(&rig, &read_ticket(&session)).await, "403 revoked");
     assert_eq!(rig.attach.limiter.count(), 2, "both bodies still live");

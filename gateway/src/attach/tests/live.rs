@@ -38,7 +38,7 @@ async fn replay_and_live_meet_and_everything_is_stored() {
         assert_eq!(
             tail,
             [
-                r#"{"data":{"healed":false,"reason":null,"turn":1,"verdict":"complete"},"type":"data-bex-turn"}"#,
+                r#"{"type":"data-bex-turn","data":{"turn":1,"verdict":"complete","reason":null,"healed":false}}"#,
                 events::FINISH,
                 "[DONE]"
             ]
@@ -130,9 +130,9 @@ async fn a_sandbox_that_is_gone_ends_like_a_finished_session() {
     assert_eq!(
         last,
         [
-            r#"{"data":{"healed":false,"reason":"sandbox_lost","turn":1,"verdict":"truncated"},"type":"data-bex-turn"}"#,
-            r#"{"id":"t","type":"text-end"}"#,
-            r#"{"data":{"reason":"sandbox_lost","stored":5,"turn":1},"type":"data-bex-incomplete"}"#,
+            r#"{"type":"data-bex-turn","data":{"turn":1,"verdict":"truncated","reason":"sandbox_lost","healed":false}}"#,
+            r#"{"type":"text-end","id":"t"}"#,
+            r#"{"type":"data-bex-incomplete","data":{"turn":1,"reason":"sandbox_lost","stored":5}}"#,
             events::FINISH,
             "[DONE]"
         ]
@@ -151,7 +151,7 @@ async fn draining_tells_each_viewer_where_to_resume_and_stores_what_was_heard() 
     let (all, ()) = tokio::join!(viewer.rest(), rig.attach.drain());
     assert_eq!(
         all,
-        [r#"{"errorText":"the server is restarting; resume after 1.9","type":"error"}"#]
+        [r#"{"type":"error","errorText":"the server is restarting; resume after 1.9"}"#]
     );
     let end = rig
         .db
@@ -175,7 +175,7 @@ async fn a_resumed_viewer_ahead_of_the_store_gets_exactly_what_follows() {
     running(&rig, &driver);
     for (query, again) in [
         ("1.17", None),
-        ("1.17&fresh=1", Some(r#"{"id":"t","type":"text-start"}"#)),
+        ("1.17&fresh=1", Some(r#"{"type":"text-start","id":"t"}"#)),
     ] {
         let mut stream = Stream::of(rig.send(read_ticket(&session).after(query).request()).await);
         let all = stream.until("1.24 ").await;
@@ -208,9 +208,9 @@ async fn a_jump_in_the_drivers_ids_is_told_and_both_sides_are_stored() {
     assert_eq!(
         gap[1..],
         [
-            r#"{"id":"t","type":"text-end"}"#,
-            r#"{"data":{"from":"1.4","reason":"log_truncated","to":"1.7","turn":1},"type":"data-bex-incomplete"}"#,
-            r#"{"id":"t","type":"text-start"}"#
+            r#"{"type":"text-end","id":"t"}"#,
+            r#"{"type":"data-bex-incomplete","data":{"turn":1,"reason":"log_truncated","from":"1.4","to":"1.7"}}"#,
+            r#"{"type":"text-start","id":"t"}"#
         ]
     );
     rig.until_stored(&session, 8).await;
@@ -288,7 +288,7 @@ async fn without_a_settle_the_end_waits_for_the_flush_and_is_told_open() {
     assert_eq!(
         end,
         [
-            r#"{"data":{"healed":false,"reason":null,"turn":1,"verdict":"open"},"type":"data-bex-turn"}"#,
+            r#"{"type":"data-bex-turn","data":{"turn":1,"verdict":"open","reason":null,"healed":false}}"#,
             events::FINISH,
             "[DONE]"
         ]

@@ -29,24 +29,24 @@ async fn the_whole_conversation_in_order_with_what_is_missing_told() {
     let (session, second) = two_turns(&rig).await;
     let text = |i: usize| format!("2.{i} {}", second[i]);
     let expected = [
-        format!(r#"{{"messageId":"durable-{session}","type":"start"}}"#),
-        r#"{"data":{"complete":true,"deliveryMode":"fresh","reason":null,"settled":true,"text":"prompt 1","truncated":false,"turn":1},"id":"prompt-1","type":"data-user-prompt"}"#.into(),
+        format!(r#"{{"type":"start","messageId":"durable-{session}"}}"#),
+        r#"{"type":"data-user-prompt","id":"prompt-1","data":{"turn":1,"text":"prompt 1","complete":true,"settled":true,"truncated":false,"reason":null,"deliveryMode":"fresh"}}"#.into(),
         r#"1.1 {"type":"text-start","id":"t"}"#.into(),
         r#"1.2 {"type":"text-delta","id":"t","delta":"1 "}"#.into(),
         r#"1.3 {"type":"text-delta","id":"t","delta":"2 "}"#.into(),
         r#"1.4 {"type":"text-end","id":"t"}"#.into(),
-        r#"1.5 {"data":{"errorText":"boom","turn":1},"type":"data-bex-turn-error"}"#.into(),
-        r#"{"data":{"complete":false,"deliveryMode":"fresh","reason":"sandbox_lost","settled":true,"text":"prompt 2","truncated":true,"turn":2},"id":"prompt-2","type":"data-user-prompt"}"#.into(),
+        r#"1.5 {"type":"data-bex-turn-error","data":{"turn":1,"errorText":"boom"}}"#.into(),
+        r#"{"type":"data-user-prompt","id":"prompt-2","data":{"turn":2,"text":"prompt 2","complete":false,"settled":true,"truncated":true,"reason":"sandbox_lost","deliveryMode":"fresh"}}"#.into(),
         text(0),
         text(1),
         text(2),
-        r#"{"id":"t","type":"text-end"}"#.into(),
-        r#"{"data":{"from":"2.3","reason":"sandbox_lost","to":"2.4","turn":2},"type":"data-bex-incomplete"}"#.into(),
-        r#"{"id":"t","type":"text-start"}"#.into(),
+        r#"{"type":"text-end","id":"t"}"#.into(),
+        r#"{"type":"data-bex-incomplete","data":{"turn":2,"reason":"sandbox_lost","from":"2.3","to":"2.4"}}"#.into(),
+        r#"{"type":"text-start","id":"t"}"#.into(),
         text(5),
         text(6),
         text(7),
-        r#"{"data":{"reason":"sandbox_lost","stored":6,"turn":2},"type":"data-bex-incomplete"}"#.into(),
+        r#"{"type":"data-bex-incomplete","data":{"turn":2,"reason":"sandbox_lost","stored":6}}"#.into(),
         events::FINISH.into(),
         "[DONE]".into(),
     ];
@@ -135,8 +135,8 @@ async fn a_viewer_that_lost_its_state_gets_what_is_open_again() {
             .await,
     );
     let again = [
-        r#"{"id":"a","type":"text-start"}"#.to_owned(),
-        r#"{"id":"r","type":"reasoning-start"}"#.to_owned(),
+        r#"{"type":"text-start","id":"a"}"#.to_owned(),
+        r#"{"type":"reasoning-start","id":"r"}"#.to_owned(),
         said[5].clone(),
         said[6].clone(),
         said[7].clone(),
@@ -205,7 +205,7 @@ async fn a_viewer_that_was_at_the_end_of_a_cut_turn_is_not_told_its_ends_again()
     assert_eq!(of_parts(&all), events(2, &second));
     assert!(
         !all.iter()
-            .any(|event| event.starts_with(r#"{"id":"t","type":"text-end"}"#)),
+            .any(|event| event.starts_with(r#"{"type":"text-end","id":"t"}"#)),
         "{all:?}"
     );
     let mut fresh = Stream::of(
@@ -216,8 +216,8 @@ async fn a_viewer_that_was_at_the_end_of_a_cut_turn_is_not_told_its_ends_again()
     assert_eq!(
         all[..2],
         [
-            r#"{"id":"t","type":"text-start"}"#,
-            r#"{"id":"t","type":"text-end"}"#
+            r#"{"type":"text-start","id":"t"}"#,
+            r#"{"type":"text-end","id":"t"}"#
         ]
     );
 }
