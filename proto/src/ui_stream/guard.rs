@@ -541,9 +541,9 @@ mod tests {
         assert_eq!(
             last(&chunks),
             [
-                r#"{"messageMetadata":{"a":1},"type":"message-metadata"}"#,
+                r#"{"type":"message-metadata","messageMetadata":{"a":1}}"#,
                 chunks[1],
-                r#"{"id":"t","type":"text-end"}"#
+                r#"{"type":"text-end","id":"t"}"#
             ]
         );
     }
@@ -561,13 +561,13 @@ mod tests {
         assert_eq!(
             feed(&mut guard, Place::Last, &chunks),
             [
-                r#"{"id":"t","type":"text-start"}"#,
+                r#"{"type":"text-start","id":"t"}"#,
                 chunks[0],
-                r#"{"input":{},"providerExecuted":true,"toolCallId":"c","toolName":"unknown","type":"tool-input-available"}"#,
+                r#"{"type":"tool-input-available","toolCallId":"c","toolName":"unknown","input":{},"providerExecuted":true}"#,
                 OUTPUT,
                 chunks[3],
-                r#"{"id":"t","type":"text-end"}"#,
-                r#"{"errorText":"interrupted","toolCallId":"d","type":"tool-output-error"}"#,
+                r#"{"type":"text-end","id":"t"}"#,
+                r#"{"type":"tool-output-error","toolCallId":"d","errorText":"interrupted"}"#,
                 chunks[4],
             ]
         );
@@ -580,7 +580,7 @@ mod tests {
         let history = feed(&mut Guard::new(), Place::Earlier, &[error]);
         assert_eq!(
             history,
-            [r#"{"data":{"errorText":"boom","turn":2},"type":"data-bex-turn-error"}"#]
+            [r#"{"type":"data-bex-turn-error","data":{"turn":2,"errorText":"boom"}}"#]
         );
         assert_eq!(last(&[error]), [error]);
     }
@@ -589,24 +589,24 @@ mod tests {
     fn what_clients_throw_on_is_rewritten_or_wrapped() {
         assert_eq!(
             last(&[r#"{"type":"text-start","id":"t","providerMetadata":null}"#]),
-            [r#"{"id":"t","type":"text-start"}"#]
+            [r#"{"type":"text-start","id":"t"}"#]
         );
         assert_eq!(
             last(&[r#"{"type":"brand-new","a":1}"#]),
-            [r#"{"data":{"a":1,"type":"brand-new"},"type":"data-bex-chunk"}"#]
+            [r#"{"type":"data-bex-chunk","data":{"type":"brand-new","a":1}}"#]
         );
         assert_eq!(
             last(&[r#"{"type":"text-delta","id":"t"}"#]),
-            [r#"{"data":{"id":"t","type":"text-delta"},"type":"data-bex-chunk"}"#]
+            [r#"{"type":"data-bex-chunk","data":{"type":"text-delta","id":"t"}}"#]
         );
         assert_eq!(
             last(&[r#"{"type":"data-x","data":{"__proto__":{},"a":1}}"#]),
-            [r#"{"data":{"a":1},"type":"data-x"}"#]
+            [r#"{"type":"data-x","data":{"a":1}}"#]
         );
         let denied = last(&[CALL, r#"{"type":"tool-output-denied","toolCallId":"c"}"#]);
         assert_eq!(
             denied[1],
-            r#"{"errorText":"denied","toolCallId":"c","type":"tool-output-error"}"#
+            r#"{"type":"tool-output-error","toolCallId":"c","errorText":"denied"}"#
         );
     }
 
@@ -621,7 +621,7 @@ mod tests {
             sent,
             [
                 CALL,
-                r#"{"output":1,"toolCallId":"c","type":"tool-output-available"}"#
+                r#"{"type":"tool-output-available","toolCallId":"c","output":1}"#
             ]
         );
     }
@@ -643,9 +643,9 @@ mod tests {
             sent,
             [
                 text,
-                r#"{"delta":"a","id":"t","type":"text-delta"}"#,
-                r#"{"input":1,"providerExecuted":true,"toolCallId":"c","toolName":"n","type":"tool-input-available"}"#,
-                r#"{"errorText":"e","toolCallId":"c","type":"tool-output-error"}"#,
+                r#"{"type":"text-delta","id":"t","delta":"a"}"#,
+                r#"{"type":"tool-input-available","toolCallId":"c","toolName":"n","input":1,"providerExecuted":true}"#,
+                r#"{"type":"tool-output-error","toolCallId":"c","errorText":"e"}"#,
             ]
         );
     }
