@@ -31,7 +31,10 @@ pub async fn run(database: &Database) -> anyhow::Result<Vec<Figure>> {
         Figure {
             name: "append, 32-part batches, one session",
             value: format!("{ours:.0} parts/s"),
-            beside: format!("pgbench calling the same function: {theirs:.0} parts/s ({:.0} %)", 100.0 * ours / theirs),
+            beside: format!(
+                "pgbench calling the same function: {theirs:.0} parts/s ({:.0} %)",
+                100.0 * ours / theirs
+            ),
             floor: "≥ 10 000 parts/s and ≥ 50 % of pgbench",
             holds: ours >= 10_000.0 && ours >= 0.5 * theirs,
         },
@@ -69,13 +72,22 @@ async fn stage_batches(database: &Database, parts: &[Part]) -> anyhow::Result<()
         .sql
         .batch_execute("CREATE TABLE bench_batches (n integer PRIMARY KEY, idx integer[], kind text[], cid text[], part text[])")
         .await?;
-    let insert = database.sql.prepare("INSERT INTO bench_batches VALUES ($1, $2, $3, $4, $5)").await?;
+    let insert = database
+        .sql
+        .prepare("INSERT INTO bench_batches VALUES ($1, $2, $3, $4, $5)")
+        .await?;
     for (n, batch) in parts.chunks(TEE_BATCH_PARTS).enumerate() {
         let idx: Vec<i32> = batch.iter().map(|p| p.id.index.0 as i32).collect();
         let kind: Vec<&str> = batch.iter().map(|p| p.head.kind.as_str()).collect();
         let cid: Vec<Option<&str>> = batch.iter().map(|p| p.head.chunk_id.as_deref()).collect();
-        let part: Vec<&str> = batch.iter().map(|p| std::str::from_utf8(&p.bytes)).collect::<Result<_, _>>()?;
-        database.sql.execute(&insert, &[&(n as i32), &idx, &kind, &cid, &part]).await?;
+        let part: Vec<&str> = batch
+            .iter()
+            .map(|p| std::str::from_utf8(&p.bytes))
+            .collect::<Result<_, _>>()?;
+        database
+            .sql
+            .execute(&insert, &[&(n as i32), &idx, &kind, &cid, &part])
+            .await?;
     }
     Ok(())
 }
@@ -92,7 +104,18 @@ async fn through_pgbench(database: &Database) -> anyhow::Result<f64> {
     let pgbench = bex_testpg::Binaries::find()?.program("pgbench");
     let begun = Instant::now();
     let output = tokio::process::Command::new(pgbench)
-        .args(["-n", "-M", "prepared", "-c", "1", "-D", "i=0", "-t", &batches.to_string(), "-f"])
+        .args([
+            "-n",
+            "-M",
+            "prepared",
+            "-c",
+            "1",
+            "-D",
+            "i=0",
+            "-t",
+            &batches.to_string(),
+            "-f",
+        ])
         .arg(file.path())
         .arg(&database.url)
         .stdin(Stdio::null())
@@ -100,10 +123,17 @@ async fn through_pgbench(database: &Database) -> anyhow::Result<f64> {
         .await
         .context("cannot run pgbench")?;
     let seconds = begun.elapsed().as_secs_f64();
-    ensure!(output.status.success(), "pgbench: {}", String::from_utf8_lossy(&output.stderr));
+    ensure!(
+        output.status.success(),
+        "pgbench: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     let stored: i64 = database
         .sql
-        .query_one("SELECT parts FROM transcript_heads WHERE session_id = $1", &[&session.as_str()])
+        .query_one(
+            "SELECT parts FROM transcript_heads WHERE session_id = $1",
+            &[&session.as_str()],
+        )
         .await?
         .get(0);
     ensure!(stored == i64::from(PARTS), "pgbench stored {stored} parts");

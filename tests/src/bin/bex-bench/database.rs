@@ -32,7 +32,12 @@ impl Database {
                 eprintln!("database connection: {error}");
             }
         });
-        Ok(Self { _server: server, db, sql, url })
+        Ok(Self {
+            _server: server,
+            db,
+            sql,
+            url,
+        })
     }
 
     /// A running session whose turns 1 to `turns` are open to append (only the last one by verdict).
@@ -55,7 +60,10 @@ impl Database {
             namespace_of(&WORKSPACE.parse()?),
             pod_of(&session, GENERATION),
         );
-        self.sql.batch_execute(&statements).await.context("cannot seed a session")?;
+        self.sql
+            .batch_execute(&statements)
+            .await
+            .context("cannot seed a session")?;
         Ok(session)
     }
 
@@ -81,7 +89,14 @@ impl Database {
 
 /// One append of whole, new parts.
 pub async fn append(db: &Db, session: &SessionId, turn: u32, parts: &[Part]) -> anyhow::Result<()> {
-    let batch = Append { session, turn: TurnNo(turn), generation: GENERATION, parts, marks: Marks::Clean, harvest: None };
+    let batch = Append {
+        session,
+        turn: TurnNo(turn),
+        generation: GENERATION,
+        parts,
+        marks: Marks::Clean,
+        harvest: None,
+    };
     match db.append(batch).await? {
         AppendOutcome::Stored(appended) if appended.stored as usize == parts.len() => Ok(()),
         other => anyhow::bail!("append answered {other:?}"),

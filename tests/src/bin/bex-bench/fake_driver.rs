@@ -58,7 +58,11 @@ pub fn framed(parts: &[bex_proto::transcript::Part]) -> Vec<Bytes> {
 }
 
 /// Listens on a free port; the returned task lives as long as the bench.
-pub async fn start(session: SessionId, key: DriverKey, script: Script) -> anyhow::Result<SocketAddr> {
+pub async fn start(
+    session: SessionId,
+    key: DriverKey,
+    script: Script,
+) -> anyhow::Result<SocketAddr> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
     tokio::spawn(async move {
@@ -69,22 +73,37 @@ pub async fn start(session: SessionId, key: DriverKey, script: Script) -> anyhow
                 let answer = answer(&session, &key, &script, &request);
                 async move { Ok::<_, Infallible>(answer) }
             });
-            tokio::spawn(hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(socket), service));
+            tokio::spawn(
+                hyper::server::conn::http1::Builder::new()
+                    .serve_connection(TokioIo::new(socket), service),
+            );
         }
     });
     Ok(address)
 }
 
-fn answer(session: &SessionId, key: &DriverKey, script: &Script, request: &Request<Incoming>) -> Response<BoxBody<Bytes, Infallible>> {
+fn answer(
+    session: &SessionId,
+    key: &DriverKey,
+    script: &Script,
+    request: &Request<Incoming>,
+) -> Response<BoxBody<Bytes, Infallible>> {
     let body = match request.uri().path() {
         "/stream" | "/raw" => stream_of(script),
         _ => Full::new(Bytes::from_static(b"{}")).boxed(),
     };
     let mut response = Response::new(body);
     let headers = response.headers_mut();
-    headers.insert("content-type", http::HeaderValue::from_static("text/event-stream"));
-    let grant = request.headers().get(GRANT_HEADER).and_then(|g| g.to_str().ok());
-    let grant = grant.and_then(|g| DriverGrant::verify(g, key, jiff::Timestamp::now().as_second()).ok());
+    headers.insert(
+        "content-type",
+        http::HeaderValue::from_static("text/event-stream"),
+    );
+    let grant = request
+        .headers()
+        .get(GRANT_HEADER)
+        .and_then(|g| g.to_str().ok());
+    let grant =
+        grant.and_then(|g| DriverGrant::verify(g, key, jiff::Timestamp::now().as_second()).ok());
     if let Some(proof) = grant.and_then(|g| key.proof(&g.jti, session, GENERATION).parse().ok()) {
         headers.insert(PROOF_HEADER, proof);
     }
@@ -95,9 +114,14 @@ fn stream_of(script: &Script) -> BoxBody<Bytes, Infallible> {
     const PIECE: usize = 64 * 1024;
     match script {
         Script::Burst(bytes) => {
-            let pieces = (0..bytes.len()).step_by(PIECE).map(|at| bytes.slice(at..bytes.len().min(at + PIECE))).collect::<Vec<_>>();
+            let pieces = (0..bytes.len())
+                .step_by(PIECE)
+                .map(|at| bytes.slice(at..bytes.len().min(at + PIECE)))
+                .collect::<Vec<_>>();
             let done = Bytes::from_static(b"data: [DONE]\n\n");
-            BodyExt::boxed(StreamBody::new(stream::iter(pieces.into_iter().chain([done])).map(|b| Ok(Frame::data(b)))))
+            BodyExt::boxed(StreamBody::new(
+                stream::iter(pieces.into_iter().chain([done])).map(|b| Ok(Frame::data(b))),
+            ))
         }
         Script::Paced(paced) => {
             let (paced, shown) = (paced.clone(), paced.shown.subscribe());

@@ -16,8 +16,10 @@ use tempfile::TempDir;
 use crate::database::{Database, GENERATION, WORKSPACE};
 use crate::sink;
 
-/// Every ring of the bench.
-pub const KEYS: &str = "k:5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a";
+const ATTACH_KEYS: &str = "k:5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a";
+/// The api's ring.
+pub const EXEC_KEYS: &str = "k:5b5b5b5b5b5b5b5b5b5b5b5b5b5b5b5b5b5b5b5b5b5b5b5b5b5b5b5b5b5b5b5b";
+const DRIVER_KEYS: &str = "k:5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c";
 
 /// Whether what passes is stored.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -46,7 +48,10 @@ fn free_port() -> anyhow::Result<SocketAddr> {
 
 /// The directory this program was built into.
 pub fn binaries() -> anyhow::Result<PathBuf> {
-    Ok(std::env::current_exe()?.parent().context("a program lies in a directory")?.to_owned())
+    Ok(std::env::current_exe()?
+        .parent()
+        .context("a program lies in a directory")?
+        .to_owned())
 }
 
 impl Gateway {
@@ -61,20 +66,28 @@ impl Gateway {
                 ("BEX_ADMIN_LISTEN", admin.to_string()),
                 ("BEX_DATABASE_URL", database.url.clone()),
                 ("BEX_LISTEN_DATABASE_URL", database.url.clone()),
-                ("BEX_ATTACH_KEYS", KEYS.into()),
-                ("BEX_EXEC_KEYS", KEYS.into()),
-                ("BEX_DRIVER_KEYS", KEYS.into()),
+                ("BEX_ATTACH_KEYS", ATTACH_KEYS.into()),
+                ("BEX_EXEC_KEYS", EXEC_KEYS.into()),
+                ("BEX_DRIVER_KEYS", DRIVER_KEYS.into()),
                 ("BEX_SANDBOX_KIND", "local".into()),
                 ("BEX_LOCAL", "1".into()),
                 ("BEX_SANDBOX_DIR", dir.path().display().to_string()),
-                ("BEX_DRIVER_BIN", binaries()?.join("bex-driver").display().to_string()),
+                (
+                    "BEX_DRIVER_BIN",
+                    binaries()?.join("bex-driver").display().to_string(),
+                ),
                 ("BEX_TEE", if tee == Tee::On { "on" } else { "off" }.into()),
                 ("RUST_LOG", "warn".into()),
             ])
             .stdin(Stdio::null())
             .spawn()
             .context("cannot start bex-gateway; build it first")?;
-        let gateway = Self { child, dir, attach, exec };
+        let gateway = Self {
+            child,
+            dir,
+            attach,
+            exec,
+        };
         eventually("the gateway is ready", Duration::from_secs(20), || async {
             sink::open(admin, "/readyz", &[]).await.ok()
         })
@@ -84,7 +97,11 @@ impl Gateway {
 
     /// The key a fake driver of this session must have.
     pub fn driver_key(session: &SessionId) -> anyhow::Result<DriverKey> {
-        Ok(DriverKey::derive(KeyRing::parse(KEYS)?.signing_key().1, session, GENERATION))
+        Ok(DriverKey::derive(
+            KeyRing::parse(DRIVER_KEYS)?.signing_key().1,
+            session,
+            GENERATION,
+        ))
     }
 
     /// Tells the gateway where a session's driver is.
@@ -92,7 +109,12 @@ impl Gateway {
         let pid = std::process::id();
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
         // field 22, counted behind the parenthesised name
-        let pid_start = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(19)).context("no start time")?.parse()?;
+        let pid_start = stat
+            .rsplit(')')
+            .next()
+            .and_then(|rest| rest.split_whitespace().nth(19))
+            .context("no start time")?
+            .parse()?;
         let sandbox = LocalSandbox {
             session: session.clone(),
             generation: GENERATION,
@@ -106,7 +128,10 @@ impl Gateway {
         };
         let dir = self.sandbox_dir(session);
         std::fs::create_dir_all(&dir)?;
-        std::fs::write(Path::join(&dir, SANDBOX_FILE), serde_json::to_vec(&sandbox)?)?;
+        std::fs::write(
+            Path::join(&dir, SANDBOX_FILE),
+            serde_json::to_vec(&sandbox)?,
+        )?;
         Ok(())
     }
 
@@ -133,27 +158,44 @@ impl Gateway {
             exp: now + limits::ATTACH_TICKET_TTL.as_secs() as i64,
             jti: random_jti(),
         };
-        Ok(claims.sign(&KeyRing::parse(KEYS)?))
+        Ok(claims.sign(&KeyRing::parse(ATTACH_KEYS)?))
     }
 
     /// Reads a session's stream until `enough` bytes came.
     pub async fn drink(&self, session: &SessionId, enough: u64) -> anyhow::Result<sink::Sunk> {
-        sink::drink(self.attach, &stream_path(session), &[(ATTACH_HEADER, &Self::ticket(session)?)], enough).await
+        sink::drink(
+            self.attach,
+            &stream_path(session),
+            &[(ATTACH_HEADER, &Self::ticket(session)?)],
+            enough,
+        )
+        .await
     }
 
     /// Resident memory now and at its highest since the last [`Gateway::forget_peak`], in bytes.
     pub fn memory(&self) -> anyhow::Result<(u64, u64)> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
         let field = |name: &str| -> anyhow::Result<u64> {
-            let line = status.lines().find(|l| l.starts_with(name)).context("no such field")?;
-            Ok(line.split_whitespace().nth(1).context("no value")?.parse::<u64>()? * 1024)
+            let line = status
+                .lines()
+                .find(|l| l.starts_with(name))
+                .context("no such field")?;
+            Ok(line
+                .split_whitespace()
+                .nth(1)
+                .context("no value")?
+                .parse::<u64>()?
+                * 1024)
         };
         Ok((field("VmRSS:")?, field("VmHWM:")?))
     }
 
     /// Makes the highest memory the present one.
     pub fn forget_peak(&self) -> anyhow::Result<()> {
-        Ok(std::fs::write(format!("/proc/{}/clear_refs", self.child.id()), "5")?)
+        Ok(std::fs::write(
+            format!("/proc/{}/clear_refs", self.child.id()),
+            "5",
+        )?)
     }
 }
 

@@ -8,10 +8,12 @@ use anyhow::ensure;
 use bex_api::completer::harvest::Source;
 use bex_api::completer::log::{Expected, Form};
 use bex_api::exec_client::{ExecClient, ExecTarget};
-use bex_proto::driver::{TurnDigest, TurnEnd, TurnState, log_file, log_record, turn_end_record, write_part_record};
+use bex_proto::driver::{
+    TurnDigest, TurnEnd, TurnState, log_file, log_record, turn_end_record, write_part_record,
+};
 use bex_proto::launch::{CONTAINER, DRIVER_DIR, namespace_of, pod_of};
-use bex_proto::transcript::Part;
 use bex_proto::ticket::KeyRing;
+use bex_proto::transcript::Part;
 use bex_proto::{SessionId, TurnNo};
 use bytes::Bytes;
 use futures::SinkExt;
@@ -19,7 +21,7 @@ use jiff::Timestamp;
 
 use crate::RUNS;
 use crate::database::{Database, GENERATION, WORKSPACE};
-use crate::gateway::{Gateway, KEYS, Tee};
+use crate::gateway::{EXEC_KEYS, Gateway, Tee};
 use crate::parts::{USUAL_LINES, parts_of_bytes, size};
 use crate::report::{Figure, median};
 
@@ -39,7 +41,10 @@ pub async fn run(database: &Database) -> anyhow::Result<Vec<Figure>> {
     Ok(vec![Figure {
         name: "harvest of a 16 MiB log, end to end",
         value: format!("{ours:.0} MiB/s"),
-        beside: format!("COPY into the same indexed table: {copies:.0} MiB/s ({:.0} %)", 100.0 * ours / copies),
+        beside: format!(
+            "COPY into the same indexed table: {copies:.0} MiB/s ({:.0} %)",
+            100.0 * ours / copies
+        ),
         floor: "≥ 45 % of COPY",
         holds: ours >= 0.45 * copies,
     }])
@@ -62,13 +67,30 @@ async fn harvest(database: &Database, gateway: &Gateway, parts: &[Part]) -> anyh
         pod_uid: "uid".into(),
         container: CONTAINER.into(),
     };
-    let rpc = ExecClient::new(&format!("http://{}", gateway.exec).parse()?, KeyRing::parse(KEYS)?);
-    let expected = Expected { turn: TurnNo(1), generation: GENERATION, form: Form::Current };
-    let source = Source { db: &database.db, rpc: &rpc, target: &target, expected };
+    let rpc = ExecClient::new(
+        &format!("http://{}", gateway.exec).parse()?,
+        KeyRing::parse(EXEC_KEYS)?,
+    );
+    let expected = Expected {
+        turn: TurnNo(1),
+        generation: GENERATION,
+        form: Form::Current,
+    };
+    let source = Source {
+        db: &database.db,
+        rpc: &rpc,
+        target: &target,
+        expected,
+    };
     let begun = Instant::now();
     let harvest = source.harvest().await?;
     let seconds = begun.elapsed().as_secs_f64();
-    ensure!(harvest.stored as usize == parts.len(), "{} of {} parts were stored", harvest.stored, parts.len());
+    ensure!(
+        harvest.stored as usize == parts.len(),
+        "{} of {} parts were stored",
+        harvest.stored,
+        parts.len()
+    );
     Ok(seconds)
 }
 
@@ -96,9 +118,16 @@ async fn copy_in(database: &Database, parts: &[Part]) -> anyhow::Result<f64> {
     let session = SessionId::random();
     let mut rows = Vec::new();
     for (seq, part) in parts.iter().enumerate() {
-        let text = std::str::from_utf8(&part.bytes)?.replace('\\', "\\\\").replace('\t', "\\t");
+        let text = std::str::from_utf8(&part.bytes)?
+            .replace('\\', "\\\\")
+            .replace('\t', "\\t");
         let id = part.head.chunk_id.as_deref().unwrap_or("\\N");
-        writeln!(rows, "{session}\t1\t{}\t{seq}\t{}\t{id}\t{text}\t2026-01-01\t2026-01-01", part.id.index, part.head.kind_column())?;
+        writeln!(
+            rows,
+            "{session}\t1\t{}\t{seq}\t{}\t{id}\t{text}\t2026-01-01\t2026-01-01",
+            part.id.index,
+            part.head.kind_column()
+        )?;
     }
     let rows = Bytes::from(rows);
     let begun = Instant::now();
@@ -108,8 +137,12 @@ async fn copy_in(database: &Database, parts: &[Part]) -> anyhow::Result<f64> {
         .await?;
     let mut sink = std::pin::pin!(sink);
     for at in (0..rows.len()).step_by(64 * 1024) {
-        sink.send(rows.slice(at..rows.len().min(at + 64 * 1024))).await?;
+        sink.send(rows.slice(at..rows.len().min(at + 64 * 1024)))
+            .await?;
     }
-    ensure!(sink.finish().await? == parts.len() as u64, "COPY stored another number of rows");
+    ensure!(
+        sink.finish().await? == parts.len() as u64,
+        "COPY stored another number of rows"
+    );
     Ok(begun.elapsed().as_secs_f64())
 }

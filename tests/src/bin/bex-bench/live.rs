@@ -38,8 +38,16 @@ pub async fn run(database: &Database) -> anyhow::Result<Vec<Figure>> {
 async fn once(database: &Database, gateway: &Gateway) -> anyhow::Result<Histogram<u64>> {
     let session = database.session(1).await?;
     let parts = parts(1, PARTS, USUAL_LINES);
-    let paced = Arc::new(Paced { events: framed(&parts), shown: watch::Sender::new(0) });
-    let driver = fake_driver::start(session.clone(), Gateway::driver_key(&session)?, Script::Paced(paced.clone())).await?;
+    let paced = Arc::new(Paced {
+        events: framed(&parts),
+        shown: watch::Sender::new(0),
+    });
+    let driver = fake_driver::start(
+        session.clone(),
+        Gateway::driver_key(&session)?,
+        Script::Paced(paced.clone()),
+    )
+    .await?;
     gateway.register(&session, driver)?;
     let ticket = Gateway::ticket(&session)?;
     let path = stream_path(&session);

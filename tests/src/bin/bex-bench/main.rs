@@ -27,10 +27,16 @@ const SECTIONS: [&str; 5] = ["append", "harvest", "replay", "live", "splice"];
 async fn main() -> anyhow::Result<ExitCode> {
     let asked: Vec<String> = std::env::args().skip(1).collect();
     if let Some(unknown) = asked.iter().find(|a| !SECTIONS.contains(&a.as_str())) {
-        anyhow::bail!("there is no section {unknown}; there are {}", SECTIONS.join(", "));
+        anyhow::bail!(
+            "there is no section {unknown}; there are {}",
+            SECTIONS.join(", ")
+        );
     }
     let mut figures = Vec::new();
-    for section in SECTIONS.into_iter().filter(|s| asked.is_empty() || asked.iter().any(|a| a == s)) {
+    for section in SECTIONS
+        .into_iter()
+        .filter(|s| asked.is_empty() || asked.iter().any(|a| a == s))
+    {
         eprintln!("bench: {section}");
         // a server of its own for each, so that none pays for another's garbage
         let database = Database::start().await?;
@@ -42,5 +48,9 @@ async fn main() -> anyhow::Result<ExitCode> {
             _ => splice::run(&database).await?,
         });
     }
-    Ok(if report::print(&figures) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if report::print(&figures) {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }

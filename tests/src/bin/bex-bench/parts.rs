@@ -15,7 +15,10 @@ impl Numbers {
     }
 
     pub fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % bound
     }
 
@@ -57,7 +60,9 @@ pub const USUAL_LINES: u64 = 57;
 /// `count` parts of a turn.
 pub fn parts(turn: u32, count: u32, lines: u64) -> Vec<Part> {
     let mut numbers = Numbers::new(u64::from(turn) + 20_261_130);
-    (0..count).map(|index| part(turn, index, chunk(&mut numbers, index, lines))).collect()
+    (0..count)
+        .map(|index| part(turn, index, chunk(&mut numbers, index, lines)))
+        .collect()
 }
 
 /// Parts of a turn until they have `bytes` in all.
@@ -75,7 +80,12 @@ pub fn parts_of_bytes(turn: u32, bytes: usize, lines: u64) -> Vec<Part> {
 
 fn part(turn: u32, index: u32, json: String) -> Part {
     let head = ChunkHead::read(&json).expect("a generated chunk is one");
-    Part { id: PartId::new(turn, index), head, bytes: Bytes::from(json), spoken_at: None }
+    Part {
+        id: PartId::new(turn, index),
+        head,
+        bytes: Bytes::from(json),
+        spoken_at: None,
+    }
 }
 
 /// Bytes of all parts.

@@ -26,7 +26,10 @@ pub async fn run(database: &Database) -> anyhow::Result<Vec<Figure>> {
         database.fill(&session, turn, &parts).await?;
     }
     database.end(&session).await?;
-    database.sql.batch_execute("VACUUM ANALYZE transcript_parts").await?;
+    database
+        .sql
+        .batch_execute("VACUUM ANALYZE transcript_parts")
+        .await?;
 
     let gateway = Gateway::start(database, Tee::On).await?;
     // one stream before the measuring, as any process has served one
@@ -45,7 +48,10 @@ pub async fn run(database: &Database) -> anyhow::Result<Vec<Figure>> {
         Figure {
             name: "replay of a full session (64 MiB with charges)",
             value: format!("{ours:.0} MiB/s"),
-            beside: format!("ordered COPY out: {copies:.0} MiB/s ({:.0} %)", 100.0 * ours / copies),
+            beside: format!(
+                "ordered COPY out: {copies:.0} MiB/s ({:.0} %)",
+                100.0 * ours / copies
+            ),
             floor: "≥ 70 % of COPY",
             holds: ours >= 0.7 * copies,
         },

@@ -23,7 +23,14 @@ pub fn print(figures: &[Figure]) -> bool {
     println!("\n{}", machine());
     println!("| figure | measured | beside | floor | holds |\n|---|---|---|---|---|");
     for f in figures {
-        println!("| {} | {} | {} | {} | {} |", f.name, f.value, f.beside, f.floor, if f.holds { "yes" } else { "NO" });
+        println!(
+            "| {} | {} | {} | {} | {} |",
+            f.name,
+            f.value,
+            f.beside,
+            f.floor,
+            if f.holds { "yes" } else { "NO" }
+        );
     }
     figures.iter().all(|f| f.holds)
 }
@@ -32,8 +39,16 @@ fn machine() -> String {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let (cpu, memory) = (read("/proc/cpuinfo"), read("/proc/meminfo"));
     let field = |text: &str, name: &str| {
-        text.lines().find_map(|l| l.strip_prefix(name)).map(|v| v.trim_matches([':', ' ', '\t']).to_owned()).unwrap_or_default()
+        text.lines()
+            .find_map(|l| l.strip_prefix(name))
+            .map(|v| v.trim_matches([':', ' ', '\t']).to_owned())
+            .unwrap_or_default()
     };
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
-    format!("machine: {cores} cores, {}, {} memory; medians of {} runs", field(&cpu, "model name"), field(&memory, "MemTotal"), crate::RUNS)
+    format!(
+        "machine: {cores} cores, {}, {} memory; medians of {} runs",
+        field(&cpu, "model name"),
+        field(&memory, "MemTotal"),
+        crate::RUNS
+    )
 }

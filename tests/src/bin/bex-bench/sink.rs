@@ -18,7 +18,11 @@ pub struct Sunk {
 }
 
 /// Opens a GET and gives the connection behind its head, with what came of the body.
-pub async fn open(to: SocketAddr, path: &str, headers: &[(&str, &str)]) -> anyhow::Result<(TcpStream, Vec<u8>)> {
+pub async fn open(
+    to: SocketAddr,
+    path: &str,
+    headers: &[(&str, &str)],
+) -> anyhow::Result<(TcpStream, Vec<u8>)> {
     let mut stream = TcpStream::connect(to).await?;
     stream.set_nodelay(true)?;
     let mut request = format!("GET {path} HTTP/1.1\r\nhost: {to}\r\nconnection: close\r\n");
@@ -29,16 +33,29 @@ pub async fn open(to: SocketAddr, path: &str, headers: &[(&str, &str)]) -> anyho
     stream.write_all(request.as_bytes()).await?;
     let mut head = Vec::new();
     loop {
-        ensure!(stream.read_buf(&mut head).await? > 0, "{path}: closed before its head: {}", String::from_utf8_lossy(&head));
+        ensure!(
+            stream.read_buf(&mut head).await? > 0,
+            "{path}: closed before its head: {}",
+            String::from_utf8_lossy(&head)
+        );
         if let Some(end) = head.windows(4).position(|w| w == b"\r\n\r\n") {
-            ensure!(head.starts_with(b"HTTP/1.1 200"), "{path}: {}", String::from_utf8_lossy(&head));
+            ensure!(
+                head.starts_with(b"HTTP/1.1 200"),
+                "{path}: {}",
+                String::from_utf8_lossy(&head)
+            );
             return Ok((stream, head.split_off(end + 4)));
         }
     }
 }
 
 /// Reads until `enough` bytes came, and says how long it took from the request on.
-pub async fn drink(to: SocketAddr, path: &str, headers: &[(&str, &str)], enough: u64) -> anyhow::Result<Sunk> {
+pub async fn drink(
+    to: SocketAddr,
+    path: &str,
+    headers: &[(&str, &str)],
+    enough: u64,
+) -> anyhow::Result<Sunk> {
     let begun = Instant::now();
     let reading = async {
         let (mut stream, first) = open(to, path, headers).await?;
@@ -49,13 +66,23 @@ pub async fn drink(to: SocketAddr, path: &str, headers: &[(&str, &str)], enough:
             ensure!(n > 0, "{path}: ended after {bytes} of {enough} bytes");
             bytes += n as u64;
         }
-        Ok(Sunk { bytes, took: begun.elapsed() })
+        Ok(Sunk {
+            bytes,
+            took: begun.elapsed(),
+        })
     };
-    tokio::time::timeout(PATIENCE, reading).await.with_context(|| format!("{path}: not done in {PATIENCE:?}"))?
+    tokio::time::timeout(PATIENCE, reading)
+        .await
+        .with_context(|| format!("{path}: not done in {PATIENCE:?}"))?
 }
 
 /// Reads events as they come and gives the instant of each `id: <turn>.<index>` line's index, in order, until `count` came.
-pub async fn arrivals(to: SocketAddr, path: &str, headers: &[(&str, &str)], count: usize) -> anyhow::Result<Vec<Instant>> {
+pub async fn arrivals(
+    to: SocketAddr,
+    path: &str,
+    headers: &[(&str, &str)],
+    count: usize,
+) -> anyhow::Result<Vec<Instant>> {
     let (mut stream, mut held) = open(to, path, headers).await?;
     let mut seen = Vec::with_capacity(count);
     loop {
@@ -63,9 +90,15 @@ pub async fn arrivals(to: SocketAddr, path: &str, headers: &[(&str, &str)], coun
         let mut used = 0;
         while let Some(at) = memchr::memmem::find(&held[used..], b"id: 1.") {
             let start = used + at + 6;
-            let Some(end) = memchr::memchr(b'\n', &held[start..]) else { break };
+            let Some(end) = memchr::memchr(b'\n', &held[start..]) else {
+                break;
+            };
             let index: usize = std::str::from_utf8(&held[start..start + end])?.parse()?;
-            ensure!(index == seen.len(), "part {index} came where {} was due", seen.len());
+            ensure!(
+                index == seen.len(),
+                "part {index} came where {} was due",
+                seen.len()
+            );
             seen.push(now);
             used = start + end;
         }
@@ -74,6 +107,10 @@ pub async fn arrivals(to: SocketAddr, path: &str, headers: &[(&str, &str)], coun
         }
         // keep what may be the beginning of the next id line
         held.drain(..used.max(held.len().saturating_sub(16)).min(held.len()));
-        ensure!(stream.read_buf(&mut held).await? > 0, "{path}: ended after {} of {count} parts", seen.len());
+        ensure!(
+            stream.read_buf(&mut held).await? > 0,
+            "{path}: ended after {} of {count} parts",
+            seen.len()
+        );
     }
 }

@@ -27,7 +27,12 @@ pub async fn run(database: &Database) -> anyhow::Result<Vec<Figure>> {
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for _ in 0..RUNS {
         let session = database.session(1).await?;
-        let driver = fake_driver::start(session.clone(), Gateway::driver_key(&session)?, Script::Burst(body.clone())).await?;
+        let driver = fake_driver::start(
+            session.clone(),
+            Gateway::driver_key(&session)?,
+            Script::Burst(body.clone()),
+        )
+        .await?;
         gateway.register(&session, driver)?;
         let sunk = gateway.drink(&session, enough).await?;
         ours.push(sunk.bytes as f64 / MIB / sunk.took.as_secs_f64());
@@ -79,8 +84,15 @@ impl Nginx {
             .stderr(Stdio::null())
             .spawn()
             .context("cannot start nginx; `make bench` installs it on Debian, elsewhere install the package nginx")?;
-        let nginx = Self { child, _dir: dir, address };
-        eventually("nginx listens", Duration::from_secs(10), || async { tokio::net::TcpStream::connect(address).await.ok() }).await?;
+        let nginx = Self {
+            child,
+            _dir: dir,
+            address,
+        };
+        eventually("nginx listens", Duration::from_secs(10), || async {
+            tokio::net::TcpStream::connect(address).await.ok()
+        })
+        .await?;
         Ok(nginx)
     }
 }
