@@ -188,8 +188,10 @@ impl Viewer {
                     self.wait_for_settle(showing).await?;
                 }
                 Do::TurnEnd(ending) => {
-                    // settled before the tee was through: what it still stores may heal the turn
-                    if !settle_waited && showing.live.as_ref().is_some_and(Live::has_ended) {
+                    // settled before the tee was through, or before the source knew: what is still stored may heal the turn
+                    let incomplete = showing.row.verdict != Verdict::Complete;
+                    let live = showing.live.as_ref();
+                    if !settle_waited && live.is_some_and(|live| incomplete || live.has_ended()) {
                         settle_waited = true;
                         self.wait_for_settle(showing).await?;
                         continue;
