@@ -23,8 +23,10 @@ use super::pull::StoreRead;
 const RUN_PARTS: usize = 256;
 /// See [`RUN_PARTS`].
 const RUN_BYTES: usize = 64 * 1024;
-/// A page may be one part of the largest size.
+/// A page may be one part of the largest size, and is read as large as that: fewer, larger reads are faster.
 const READING_PERMITS: u32 = (limits::PART_BYTES / limits::REPLAY_PAGE_BYTES) as u32;
+/// Bytes of one read.
+const READ_BYTES: usize = READING_PERMITS as usize * limits::REPLAY_PAGE_BYTES;
 
 /// The replay memory of a process.
 #[derive(Debug, Clone)]
@@ -82,10 +84,10 @@ impl Page {
     ) -> Result<Self, StoreError> {
         let max_parts = limits::REPLAY_PAGE_PARTS as u32;
         let rows = db
-            .read_conversation(&session, from, max_parts, limits::REPLAY_PAGE_BYTES)
+            .read_conversation(&session, from, max_parts, READ_BYTES)
             .await?;
         let bytes: usize = rows.iter().map(|row| row.bytes.len()).sum();
-        let full = rows.len() == limits::REPLAY_PAGE_PARTS || bytes > limits::REPLAY_PAGE_BYTES / 2;
+        let full = rows.len() == limits::REPLAY_PAGE_PARTS || bytes > READ_BYTES / 2;
         Ok(Self {
             next: rows.last().filter(|_| full).map(|last| last.id.next()),
             parts: rows.into_iter().map(|row| Arc::new(part_of(row))).collect(),

@@ -115,6 +115,7 @@ impl Reading<'_> {
         };
         let mut numbering = Numbering::new(self.speech.turn, form, from);
         let mut splitter = Splitter::new();
+        let mut waited_at = None;
         loop {
             let bytes = tokio::select! {
                 bytes = stream.next() => bytes.ok_or(Broken::NoDone)??,
@@ -126,16 +127,21 @@ impl Reading<'_> {
                 }
             };
             splitter.push(&bytes);
-            while let Some(event) = splitter.next_event() {
-                match numbering.place(event) {
-                    Placed::Part(part) => {
-                        self.tail.push(part);
-                    }
-                    Placed::Dropped => {}
-                    Placed::Done => return Ok(SourceEnd::Done),
-                    Placed::Unnumbered => return Ok(SourceEnd::Unnumbered),
+            let mut parts = Vec::new();
+            let end = loop {
+                match splitter.next_event().map(|event| numbering.place(event)) {
+                    Some(Placed::Part(part)) => parts.push(part),
+                    Some(Placed::Dropped) => {}
+                    Some(Placed::Done) => break Some(SourceEnd::Done),
+                    Some(Placed::Unnumbered) => break Some(SourceEnd::Unnumbered),
+                    None => break None,
                 }
+            };
+            self.tail.push(parts);
+            if let Some(end) = end {
+                return Ok(end);
             }
+            self.tail.pace(&mut waited_at).await;
         }
     }
 

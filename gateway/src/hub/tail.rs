@@ -1,16 +1,23 @@
 //! The newest parts of a live turn, shared by everybody who reads along.
 //!
 //! [`Ring`] is the bounded memory and its rules, without time or tasks; [`Tail`] shares one between the source that fills it
-//! and any number of readers that pull from it. Nothing is queued per reader and the source waits for none: a reader that is
-//! too slow is told that it is [`TailRead::Behind`] and reads the store.
+//! and any number of readers that pull from it. Nothing is queued per reader and none can hold the source: a reader that is
+//! too slow is told that it is [`TailRead::Behind`] and reads the store. Only in a burst the source lets the *fastest* viewer
+//! come after it, for [`COURTESY`] at most: bytes that overtake every viewer would all have to come from a store that does not
+//! have them yet. The driver is not held either way: it logs what it says before it sends it.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bex_proto::PartIndex;
 use bex_proto::limits;
 use bex_proto::transcript::Part;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
+use tokio::time::timeout;
+
+/// How long a source waits for the fastest viewer's next step. One that does not move is waited for once.
+const COURTESY: Duration = Duration::from_millis(50);
 
 /// How a source came to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,6 +86,10 @@ pub struct Ring {
     /// The next index expected from the driver.
     next: Option<PartIndex>,
     end: Option<SourceEnd>,
+    /// Where the fastest viewer stands; `None` while there is none.
+    lead: Option<PartIndex>,
+    /// Bytes at and behind `lead`.
+    unseen: usize,
 }
 
 impl Ring {
@@ -92,6 +103,8 @@ impl Ring {
             base: None,
             next: None,
             end: None,
+            lead: None,
+            unseen: 0,
         }
     }
 
@@ -119,6 +132,7 @@ impl Ring {
             return false;
         }
         self.bytes += part.bytes.len();
+        self.unseen += part.bytes.len();
         self.parts.push_back(part);
         self.next = Some(index.next());
         while self.parts.len() > self.limits.parts || self.bytes > self.limits.bytes {
@@ -127,8 +141,34 @@ impl Ring {
             };
             self.bytes -= oldest.bytes.len();
             self.floor = oldest.id.index.next();
+            if self.lead.is_none_or(|lead| oldest.id.index >= lead) {
+                self.unseen -= oldest.bytes.len();
+            }
         }
         true
+    }
+
+    /// A viewer stands at `at`: everything before it, it has.
+    pub fn follow(&mut self, at: PartIndex) {
+        let from = match self.lead {
+            Some(lead) if at <= lead => return,
+            Some(lead) => self.parts.partition_point(|part| part.id.index < lead),
+            None => 0,
+        };
+        let seen = self
+            .parts
+            .range(from..)
+            .take_while(|part| part.id.index < at);
+        self.unseen -= seen.map(|part| part.bytes.len()).sum::<usize>();
+        self.lead = Some(at);
+    }
+
+    /// Whether half of the ring's room was not even taken by the fastest viewer.
+    pub fn outruns_viewers(&self) -> bool {
+        self.lead.is_some_and(|lead| {
+            let ahead = self.next.map_or(0, |next| next.0.saturating_sub(lead.0));
+            self.unseen > self.limits.bytes / 2 || ahead as usize > self.limits.parts / 2
+        })
     }
 
     /// Nothing will be added any more. The first end stands.
@@ -164,6 +204,8 @@ impl Ring {
 pub struct Tail {
     ring: Mutex<Ring>,
     changed: watch::Sender<()>,
+    /// The fastest viewer moved.
+    followed: Notify,
 }
 
 impl Default for Tail {
@@ -178,6 +220,7 @@ impl Tail {
         Self {
             ring: Mutex::new(Ring::new(limits)),
             changed: watch::Sender::new(()),
+            followed: Notify::new(),
         }
     }
 
@@ -187,13 +230,46 @@ impl Tail {
         self.changed.send_replace(());
     }
 
-    /// See [`Ring::push`].
-    pub fn push(&self, part: Arc<Part>) -> bool {
-        let taken = self.ring().push(part);
+    /// See [`Ring::push`]; readers are woken once for all.
+    pub fn push(&self, parts: impl IntoIterator<Item = Arc<Part>>) {
+        let mut ring = self.ring();
+        let mut taken = false;
+        for part in parts {
+            taken |= ring.push(part);
+        }
+        drop(ring);
         if taken {
             self.changed.send_replace(());
         }
-        taken
+    }
+
+    /// Lets the fastest viewer come after the source, [`COURTESY`] per step of it at most. `waited_at` is where it stood when it was
+    /// last waited for in vain.
+    pub async fn pace(&self, waited_at: &mut Option<PartIndex>) {
+        loop {
+            let followed = self.followed.notified();
+            let (outruns, lead) = {
+                let ring = self.ring();
+                (ring.outruns_viewers(), ring.lead)
+            };
+            if !outruns || *waited_at == lead {
+                return;
+            }
+            if timeout(COURTESY, followed).await.is_err() {
+                *waited_at = lead;
+                return;
+            }
+        }
+    }
+
+    /// [`Ring::read`] for a viewer, which is then known to stand at `at`.
+    pub fn read_along(&self, at: PartIndex, max: usize) -> TailRead {
+        let mut ring = self.ring();
+        ring.follow(at);
+        let read = ring.read(at, max);
+        drop(ring);
+        self.followed.notify_waiters();
+        read
     }
 
     /// See [`Ring::finish`].
@@ -311,6 +387,57 @@ pub(crate) mod tests {
         }
         assert!(ring.push(part(1, 5)));
         assert_eq!(indexes(ring.read(PartIndex(4), 10)), [4, 5]);
+    }
+
+    #[test]
+    fn only_what_the_fastest_viewer_has_not_taken_counts() {
+        let mut ring = ring(8);
+        for index in 2..8 {
+            ring.push(part(1, index));
+        }
+        assert!(!ring.outruns_viewers(), "nobody reads along");
+        ring.follow(PartIndex(3));
+        assert!(ring.outruns_viewers(), "five of eight");
+        ring.follow(PartIndex(4));
+        assert!(!ring.outruns_viewers(), "four of eight");
+        ring.follow(PartIndex(2));
+        assert!(!ring.outruns_viewers(), "a slower viewer does not count");
+        ring.push(part(1, 8));
+        assert!(ring.outruns_viewers());
+        for index in 9..30 {
+            ring.push(part(1, index));
+        }
+        assert_eq!(
+            ring.unseen, ring.bytes,
+            "what is evicted is not unseen any more"
+        );
+        ring.follow(PartIndex(30));
+        assert_eq!(ring.unseen, 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_viewer_that_does_not_move_is_waited_for_once() {
+        let tail = Tail::with_limits(RingLimits {
+            bytes: 1 << 20,
+            parts: 4,
+        });
+        tail.begin(PartIndex(0));
+        tail.read_along(PartIndex(0), 1);
+        let mut waited_at = None;
+        let begun = tokio::time::Instant::now();
+        for index in 0..20 {
+            tail.push([part(1, index)]);
+            tail.pace(&mut waited_at).await;
+        }
+        assert_eq!(begun.elapsed(), COURTESY);
+        let tail = Arc::new(tail);
+        let reader = Arc::clone(&tail);
+        tail.read_along(PartIndex(20), 1);
+        tail.push((20..24).map(|index| part(1, index)));
+        let moves = tokio::spawn(async move { reader.read_along(PartIndex(23), 1) });
+        tail.pace(&mut waited_at).await;
+        assert_eq!(begun.elapsed(), COURTESY, "one that moves costs nothing");
+        moves.await.expect("no panic");
     }
 
     #[test]

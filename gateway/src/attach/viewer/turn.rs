@@ -83,6 +83,16 @@ impl Live {
 }
 
 impl Showing {
+    /// Whether an error at `index` is the stream's own: a client reads nothing behind one.
+    fn place_of(&self, index: PartIndex) -> Place {
+        let more_is_stored = self.row.settled_at.is_some() && index.0 + 1 < self.row.stored_parts;
+        if more_is_stored {
+            Place::Earlier
+        } else {
+            self.place
+        }
+    }
+
     fn turn(&self) -> TurnNo {
         self.row.turn
     }
@@ -135,7 +145,7 @@ impl Viewer {
                             self.pass_over(&part);
                         } else {
                             self.end_silence().await?;
-                            self.show(&part, showing.place);
+                            self.show(&part, showing.place_of(part.id.index));
                             self.out.flush_if_full().await?;
                         }
                     }
@@ -225,7 +235,7 @@ impl Viewer {
         let step = match &mut showing.live {
             Some(live) if live.source.tail.next().is_some() || live.source.tail.end().is_some() => {
                 live.changed.borrow_and_update();
-                let read = live.source.tail.read(pull.at(), TAIL_RUN);
+                let read = live.source.tail.read_along(pull.at(), TAIL_RUN);
                 let here = matches!(
                     read,
                     TailRead::Parts(_) | TailRead::Jump { .. } | TailRead::Wait

@@ -115,7 +115,7 @@ impl Rig {
 
     fn speak(&self, indexes: std::ops::Range<u32>) {
         for index in indexes {
-            assert!(self.tail.push(part(1, index)));
+            self.tail.push([part(1, index)]);
         }
     }
 
@@ -168,7 +168,7 @@ async fn a_lone_part_goes_after_a_tenth_of_a_second_and_a_mebibyte_at_once() {
         .await
         .expect("the tee lives");
     assert_eq!(start.elapsed(), limits::TEE_BATCH_AGE);
-    rig.tail.push(sized(1, 1, limits::TEE_BATCH_BYTES));
+    rig.tail.push([sized(1, 1, limits::TEE_BATCH_BYTES)]);
     rig.settle().await;
     assert_eq!(rig.store.sizes(), [1, 1]);
     assert_eq!(start.elapsed(), limits::TEE_BATCH_AGE);
@@ -184,11 +184,13 @@ async fn never_more_than_two_mebibytes_are_taken_and_the_source_is_not_held_up()
         },
     );
     for index in 0..30 {
-        assert!(
-            rig.tail.push(sized(1, index, 300_000)),
-            "the source never waits"
-        );
+        rig.tail.push([sized(1, index, 300_000)]);
     }
+    assert_eq!(
+        rig.tail.next(),
+        Some(PartIndex(30)),
+        "the source never waits"
+    );
     rig.settle().await;
     // six parts are 1.8 MB, the seventh would be over; three fit a batch
     assert_eq!(rig.store.batches(), [[0, 1, 2]]);
@@ -252,7 +254,12 @@ async fn after_a_failed_append_nothing_later_is_stored() {
         let tail = Arc::clone(&rig.tail);
         let (end, store) = rig.end().await;
         assert_eq!((end, store.sizes()), (expected, vec![32, 32]));
-        assert!(tail.push(part(1, 100)), "source and viewers go on");
+        tail.push([part(1, 100)]);
+        assert_eq!(
+            tail.next(),
+            Some(PartIndex(101)),
+            "source and viewers go on"
+        );
         assert_eq!(store.sizes().len(), 2);
     }
 }
@@ -313,7 +320,7 @@ async fn a_store_that_takes_nothing_ends_the_tee_after_five_seconds_without_room
         },
     );
     for index in 0..30 {
-        rig.tail.push(sized(1, index, 300_000));
+        rig.tail.push([sized(1, index, 300_000)]);
     }
     rig.settle().await;
     let start = Instant::now();

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use bex_proto::driver::DriverKey;
-use bex_proto::launch::{LocalSandbox, SANDBOX_FILE, namespace_of, pod_of};
+use bex_proto::launch::{LocalSandbox, SANDBOX_FILE, WORK_DIR, namespace_of, pod_of};
 use bex_proto::ticket::{ATTACH_HEADER, AttachAction, AttachClaims, KeyRing, random_jti};
 use bex_proto::{SessionId, limits};
 use bex_tests::eventually::eventually;
