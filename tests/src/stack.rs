@@ -37,6 +37,8 @@ pub const OTHER_WORKSPACE: &str = "other";
 const DATABASE: &str = "bex";
 /// A cold start on a busy machine.
 const READY: Duration = Duration::from_secs(60);
+/// A random port is rarely taken, and hardly ever twice.
+const PORT_ATTEMPTS: u32 = 5;
 /// What the contract gives a process to end after SIGTERM.
 const GRACE: Duration = Duration::from_secs(25);
 
@@ -119,47 +121,56 @@ impl Stack {
     /// When a program is missing or does not become ready; the error ends with its log.
     pub async fn start(options: StackOptions) -> anyhow::Result<Self> {
         let (dir, temporary) = directory(options.dir.as_deref())?;
-        let keys = Keys::random();
         let tokens = Tokens::random();
-        let addresses = Addresses {
-            api: ports::free()?,
-            api_admin: ports::free()?,
-            attach: ports::free()?,
-            exec: ports::free()?,
-            gateway_admin: ports::free()?,
-        };
         let postgres = TestPg::start_new(Options {
             fsync: options.fsync,
         })?;
-        let sandboxes = Sandboxes::new(config::write(&dir, &tokens)?);
-        let settings = config::Settings {
-            dir: &dir,
-            keys: &keys,
-            addresses: &addresses,
-            postgres: &postgres,
-            options: &options,
-        };
-        let api = Process::new("bex-api", &["serve"], settings.api(), &dir)?;
-        let gateway = Process::new("bex-gateway", &[], settings.gateway(), &dir)?;
         let mut stack = Self {
-            gateway,
-            api,
+            gateway: Process::new("bex-gateway", &[], &dir),
+            api: Process::new("bex-api", &["serve"], &dir),
             postgres,
-            addresses,
+            addresses: ports::pick()?,
             secrets: Secrets::default(),
-            keys,
+            keys: Keys::random(),
+            sandboxes: Sandboxes::new(config::write(&dir, &tokens)?),
             tokens,
-            sandboxes,
             options,
             dir,
             stopped: false,
             _temporary: temporary,
         };
         stack.migrate()?;
-        stack.gateway.start()?;
-        stack.api.start()?;
-        stack.ready().await?;
-        Ok(stack)
+        let mut attempts = 1..PORT_ATTEMPTS;
+        loop {
+            match stack.boot().await {
+                // somebody took a port between our look and the bind
+                Err(error) if is_port_taken(&error) && attempts.next().is_some() => {
+                    stack.move_away()?;
+                }
+                booted => return booted.map(|()| stack),
+            }
+        }
+    }
+
+    async fn boot(&mut self) -> anyhow::Result<()> {
+        let settings = config::Settings {
+            dir: &self.dir,
+            keys: &self.keys,
+            addresses: &self.addresses,
+            postgres: &self.postgres,
+            options: &self.options,
+        };
+        let (gateway, api) = (settings.gateway()?, settings.api()?);
+        self.gateway.start_with(gateway)?;
+        self.api.start_with(api)?;
+        self.ready().await
+    }
+
+    /// To other ports, without a trace of the first ones in the logs.
+    fn move_away(&mut self) -> anyhow::Result<()> {
+        self.addresses = ports::pick()?;
+        self.gateway.forget()?;
+        self.api.forget()
     }
 
     fn migrate(&self) -> anyhow::Result<()> {
@@ -365,6 +376,10 @@ impl Drop for Stack {
             logs::print_tails(&self.dir);
         }
     }
+}
+
+fn is_port_taken(error: &anyhow::Error) -> bool {
+    error.to_string().contains("Address already in use")
 }
 
 fn directory(given: Option<&Path>) -> anyhow::Result<(PathBuf, Option<TempDir>)> {

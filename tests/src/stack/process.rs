@@ -34,19 +34,27 @@ pub(super) struct Process {
 }
 
 impl Process {
-    pub(super) fn new(
-        name: &'static str,
-        args: &'static [&'static str],
-        env: anyhow::Result<Env>,
-        dir: &Path,
-    ) -> anyhow::Result<Self> {
-        Ok(Self {
+    pub(super) fn new(name: &'static str, args: &'static [&'static str], dir: &Path) -> Self {
+        Self {
             name,
             args,
-            env: env?,
+            env: Env::new(),
             log: dir.join(LOG_DIR).join(format!("{name}.log")),
             child: None,
-        })
+        }
+    }
+
+    /// Starts it with an environment that it keeps over restarts.
+    pub(super) fn start_with(&mut self, env: Env) -> anyhow::Result<()> {
+        self.env = env;
+        self.start()
+    }
+
+    /// Kills it, if it runs, and its log with it.
+    pub(super) fn forget(&mut self) -> anyhow::Result<()> {
+        let _ = self.kill9();
+        std::fs::remove_file(&self.log)
+            .with_context(|| format!("cannot remove {}", self.log.display()))
     }
 
     pub(super) fn name(&self) -> &'static str {
@@ -67,7 +75,7 @@ impl Process {
     }
 
     /// Starts it; its output is appended to its log.
-    pub(super) fn start(&mut self) -> anyhow::Result<()> {
+    fn start(&mut self) -> anyhow::Result<()> {
         let log = OpenOptions::new().create(true).append(true).open(&self.log);
         let log = log.with_context(|| format!("cannot write {}", self.log.display()))?;
         let child = command(self.name, self.args, &self.env)?
