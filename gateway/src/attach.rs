@@ -25,7 +25,7 @@ use std::time::Duration;
 use bex_proto::limits;
 use bex_proto::problem::{CODE_HEADER, Code};
 use bex_proto::ticket::{AttachAction, AttachClaims, KeyRing};
-use bex_proto::ui_stream::Guard;
+use bex_proto::ui_stream::{Compact, Guard};
 use bex_store::audit::StreamAuditId;
 use bex_store::listen::{Listener, Source as NoticeSource};
 use bex_store::{ConfigError, Db};
@@ -45,7 +45,7 @@ use crate::sandbox::Targets;
 use crate::serve::{ResponseBody, empty, full};
 use admission::{Admitted, Asked, action_of};
 use cors::Cors;
-use cursor::Wish;
+use cursor::{Density, Wish};
 use limiter::Limiter;
 use plan::{Plan, Planned};
 use replay::{Pages, ReplayBudget};
@@ -249,7 +249,7 @@ impl Attach {
         )
         .await?;
         match planned {
-            Planned::Show(plan) => Ok(self.open(plan, admitted, audit)),
+            Planned::Show(plan) => Ok(self.open(plan, wish, admitted, audit)),
             Planned::Nothing => {
                 self.close_unopened(audit).await;
                 Err(Refused::NothingNew)
@@ -260,6 +260,7 @@ impl Attach {
     fn open(
         self: &Arc<Self>,
         plan: Plan,
+        wish: Wish,
         admitted: Admitted,
         audit: StreamAuditId,
     ) -> Response<ResponseBody> {
@@ -273,14 +274,14 @@ impl Attach {
             drain: self.drain.clone(),
         };
         let (out, body) = body::stream((registration, permit, OpenStream::new(&self.open)));
-        let viewer = self.viewer(&plan, claims, out);
+        let viewer = self.viewer(&plan, wish, claims, out);
         self.viewers.spawn(viewer.run(plan, ends, audit));
         let mut response = Response::new(body.map_err(Into::into).boxed_unsync());
         response.headers_mut().extend(stream_headers());
         response
     }
 
-    fn viewer(&self, plan: &Plan, claims: AttachClaims, out: body::Out) -> Viewer {
+    fn viewer(&self, plan: &Plan, wish: Wish, claims: AttachClaims, out: body::Out) -> Viewer {
         Viewer {
             db: self.db.clone(),
             hub: Arc::clone(&self.hub),
@@ -288,7 +289,8 @@ impl Attach {
             seat: self.rooms.enter(&claims.ses),
             claims,
             out,
-            guard: Guard::new(),
+            guard: Guard::for_profile(wish.profile),
+            compact: (wish.density == Density::Compact).then(Compact::default),
             outputs: Vec::new(),
             newest: plan.newest,
             scope: plan.scope,

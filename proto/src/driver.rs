@@ -70,26 +70,15 @@ impl Status {
     }
 }
 
-/// How a turn ended, in the driver's words.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum TurnState {
-    /// The agent came to its end.
-    Succeeded,
-    /// The agent or the driver failed.
-    Failed,
-    /// Somebody stopped it.
-    Stopped,
-}
-
-impl TurnState {
-    /// The word on the wire.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Succeeded => "succeeded",
-            Self::Failed => "failed",
-            Self::Stopped => "stopped",
-        }
+crate::session::words! {
+    /// How a turn ended, in the driver's words.
+    TurnState {
+        /// The agent came to its end.
+        Succeeded = "succeeded",
+        /// The agent or the driver failed.
+        Failed = "failed",
+        /// Somebody stopped it.
+        Stopped = "stopped",
     }
 }
 

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::{Generation, TurnNo};
 use crate::limits;
+use crate::problem::Code;
 
 /// Content type of an exec answer.
 pub const CONTENT_TYPE: &str = "application/vnd.bex.exec";
@@ -70,16 +71,16 @@ impl Operation {
     }
 }
 
-/// The operation a ticket allows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-#[expect(missing_docs, reason = "each is documented at its operation")]
-pub enum OperationName {
-    Observe,
-    ReadTranscript,
-    Turn,
-    Stop,
-    Run,
+crate::session::words! {
+    /// The operation a ticket allows.
+    #[expect(missing_docs, reason = "each is documented at its operation")]
+    OperationName {
+        Observe = "observe",
+        ReadTranscript = "read-transcript",
+        Turn = "turn",
+        Stop = "stop",
+        Run = "run",
+    }
 }
 
 /// What the in-sandbox side is told, as a length-prefixed JSON frame (`length u32 big-endian · JSON`) on its standard input,
@@ -208,37 +209,37 @@ pub struct ExecError {
     pub message: String,
 }
 
-/// Codes of the exec RPC.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ExecCode {
-    /// The target is gone for good.
-    SandboxTerminated,
-    /// The caller may not.
-    Revoked,
-    /// The transport broke or the end mark is missing; read on from the bytes received.
-    ExecTransport,
-    /// Out of time.
-    ExecTimeout,
-    /// More output than allowed.
-    OutputLimit,
-    /// The target cannot do that.
-    Unsupported,
-    /// The driver is busy with another turn.
-    Busy,
+crate::session::words! {
+    /// Codes of the exec RPC.
+    ExecCode {
+        /// The target is gone for good.
+        SandboxTerminated = "sandbox_terminated",
+        /// The caller may not.
+        Revoked = "revoked",
+        /// The transport broke or the end mark is missing; read on from the bytes received.
+        ExecTransport = "exec_transport",
+        /// Out of time.
+        ExecTimeout = "exec_timeout",
+        /// More output than allowed.
+        OutputLimit = "output_limit",
+        /// The target cannot do that.
+        Unsupported = "unsupported",
+        /// The driver is busy with another turn.
+        Busy = "busy",
+    }
 }
 
-impl ExecCode {
-    /// HTTP status when no frame was sent yet.
-    pub fn status(self) -> u16 {
-        match self {
-            Self::SandboxTerminated => 404,
-            Self::Revoked => 403,
-            Self::ExecTransport => 502,
-            Self::ExecTimeout => 504,
-            Self::OutputLimit => 413,
-            Self::Unsupported => 501,
-            Self::Busy => 409,
+/// The refusal that an exec code is when no frame was sent yet.
+impl From<ExecCode> for Code {
+    fn from(code: ExecCode) -> Self {
+        match code {
+            ExecCode::SandboxTerminated => Self::SandboxTerminated,
+            ExecCode::Revoked => Self::Revoked,
+            ExecCode::ExecTransport => Self::ExecTransport,
+            ExecCode::ExecTimeout => Self::ExecTimeout,
+            ExecCode::OutputLimit => Self::OutputLimit,
+            ExecCode::Unsupported => Self::Unsupported,
+            ExecCode::Busy => Self::TurnInFlight,
         }
     }
 }

@@ -185,6 +185,13 @@ pub const API_HEADER_TIMEOUT: Duration = Duration::from_secs(15);
 /// Open requests of a process that shuts down; below the 25 s in which it must be gone.
 pub const API_DRAIN: Duration = Duration::from_secs(15);
 
+// --- notices
+
+/// How often a LISTEN connection proves itself by a notification to itself.
+pub const LISTEN_PROOF: Duration = Duration::from_secs(5);
+/// How often changes are polled where there is no LISTEN connection.
+pub const CHANGES_POLL: Duration = Duration::from_secs(1);
+
 // --- completer and dispatcher
 
 /// The Completer's tick.

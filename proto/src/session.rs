@@ -34,6 +34,7 @@ macro_rules! words {
         }
     };
 }
+pub(crate) use words;
 
 words! {
     /// Who a session works for: a person who reads along, or a workflow.

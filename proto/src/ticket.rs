@@ -3,6 +3,7 @@
 //! Three audiences, three separate rings: attach (browsers), exec (api to gateway), driver (gateway to driver).
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation};
 use serde::de::DeserializeOwned;
@@ -15,11 +16,15 @@ use crate::limits;
 
 /// Issuer of every ticket.
 pub const ISSUER: &str = "bex-api";
+/// The api's own subject in exec tickets; revocations end what people may do, never the harvest.
+pub const COMPLETER_SUBJECT: &str = "system:agent-session-completer";
 /// Header of an attach ticket.
 pub const ATTACH_HEADER: &str = "x-bex-agent-ticket";
 const ATTACH_AUDIENCE: &str = "bex-attach";
 const EXEC_AUDIENCE: &str = "bex-exec";
 const DRIVER_AUDIENCE: &str = "bex-driver";
+/// The key id of every grant: a driver has one key.
+const GRANT_KID: &str = "driver";
 
 /// Keys by id: the first signs, all verify.
 #[derive(Clone)]
@@ -100,25 +105,23 @@ impl KeyRing {
     pub fn kids(&self) -> impl Iterator<Item = &str> {
         self.keys.keys().map(String::as_str)
     }
+
+    /// Whether a key of this ring is also in another, under whatever id: then whoever signs for one audience could sign for
+    /// the other's.
+    pub fn shares_a_key_with(&self, other: &Self) -> bool {
+        self.keys
+            .values()
+            .any(|key| other.keys.values().any(|theirs| theirs == key))
+    }
 }
 
-/// What a viewer's ticket allows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum AttachAction {
-    /// GET.
-    Read,
-    /// POST.
-    Turn,
-}
-
-impl AttachAction {
-    /// The word on the wire.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Turn => "turn",
-        }
+crate::session::words! {
+    /// What a viewer's ticket allows.
+    AttachAction {
+        /// GET.
+        Read = "read",
+        /// POST.
+        Turn = "turn",
     }
 }
 
@@ -162,7 +165,7 @@ pub struct AttachClaims {
 /// Claims of an exec ticket.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExecClaims {
-    /// `system:agent-session-completer` or a user.
+    /// [`COMPLETER_SUBJECT`] or a user.
     pub sub: String,
     /// The workspace.
     pub ws: WorkspaceId,
@@ -248,7 +251,7 @@ pub enum TicketFault {
     Expired,
 }
 
-/// 128 random bits, base32: a jti.
+/// A fresh jti: 100 random bits, base32.
 pub fn random_jti() -> String {
     crate::ids::random_id("t").split_off(2)
 }
@@ -276,33 +279,29 @@ fn sign<T: Serialize>(kid: &str, key: &[u8], audience: &str, claims: T) -> Strin
         .expect("claims are plain data and HS256 signs with any key")
 }
 
+/// Claims with a life.
 trait Timed {
-    fn iat(&self) -> i64;
+    /// Issued at and expires at, Unix seconds.
+    fn life(&self) -> (i64, i64);
 }
 
-impl Timed for AttachClaims {
-    fn iat(&self) -> i64 {
-        self.iat
-    }
+macro_rules! timed {
+    ($($claims:ident),+) => {
+        $(impl Timed for $claims {
+            fn life(&self) -> (i64, i64) {
+                (self.iat, self.exp)
+            }
+        })+
+    };
 }
-impl Timed for ExecClaims {
-    fn iat(&self) -> i64 {
-        self.iat
-    }
-}
-impl Timed for DriverGrant {
-    fn iat(&self) -> i64 {
-        self.iat
-    }
-}
+timed!(AttachClaims, ExecClaims, DriverGrant);
 
-fn verify<T: DeserializeOwned + Timed>(
+fn verify<'k, T: DeserializeOwned + Timed>(
     token: &str,
-    key_of: impl Fn(&str) -> Option<Vec<u8>>,
+    key_of: impl Fn(&str) -> Option<&'k [u8]>,
     audience: &str,
     now: i64,
-    skew: i64,
-    exp_of: impl Fn(&T) -> i64,
+    skew: Duration,
 ) -> Result<T, TicketFault> {
     if token.len() > limits::TICKET_BYTES {
         return Err(TicketFault::Malformed);
@@ -318,24 +317,21 @@ fn verify<T: DeserializeOwned + Timed>(
     validation.set_required_spec_claims(&["iss", "aud", "exp"]);
     // time is checked below against the caller's clock, so that tests need no sleeping
     validation.validate_exp = false;
-    let decoded = DecodingKey::from_secret(&key)
+    let decoded = DecodingKey::from_secret(key)
         .and_then(|key| jsonwebtoken::decode::<Envelope<T>>(token, &key, &validation));
     let claims = decoded.map_err(|e| match e.kind() {
         jsonwebtoken::errors::ErrorKind::InvalidSignature => TicketFault::Signature,
         _ => TicketFault::Malformed,
     })?;
     let claims = claims.claims.claims;
-    if claims.iat() > now.saturating_add(skew) {
+    let (issued, expires) = claims.life();
+    if issued > now.saturating_add_unsigned(skew.as_secs()) {
         return Err(TicketFault::Malformed);
     }
-    if now.saturating_sub(skew) > exp_of(&claims) {
+    if now.saturating_sub_unsigned(skew.as_secs()) > expires {
         return Err(TicketFault::Expired);
     }
     Ok(claims)
-}
-
-const fn seconds(d: std::time::Duration) -> i64 {
-    d.as_secs() as i64
 }
 
 impl AttachClaims {
@@ -350,11 +346,10 @@ impl AttachClaims {
     pub fn verify(token: &str, ring: &KeyRing, now: i64) -> Result<Self, TicketFault> {
         let claims: Self = verify(
             token,
-            |kid| ring.key(kid).map(<[u8]>::to_vec),
+            |kid| ring.key(kid),
             ATTACH_AUDIENCE,
             now,
-            seconds(limits::TICKET_SKEW),
-            |c: &Self| c.exp,
+            limits::TICKET_SKEW,
         )?;
         let named = [
             claims.generation.is_some(),
@@ -382,11 +377,10 @@ impl ExecClaims {
     pub fn verify(token: &str, ring: &KeyRing, now: i64) -> Result<Self, TicketFault> {
         verify(
             token,
-            |kid| ring.key(kid).map(<[u8]>::to_vec),
+            |kid| ring.key(kid),
             EXEC_AUDIENCE,
             now,
-            seconds(limits::TICKET_SKEW),
-            |c: &Self| c.exp,
+            limits::TICKET_SKEW,
         )
     }
 }
@@ -394,18 +388,17 @@ impl ExecClaims {
 impl DriverGrant {
     /// Signs with the driver's key.
     pub fn sign(&self, key: &DriverKey) -> String {
-        sign("driver", key.as_bytes(), DRIVER_AUDIENCE, self)
+        sign(GRANT_KID, key.as_bytes(), DRIVER_AUDIENCE, self)
     }
 
     /// Verifies with the driver's key. `now` in Unix seconds.
     pub fn verify(token: &str, key: &DriverKey, now: i64) -> Result<Self, TicketFault> {
         verify(
             token,
-            |kid| (kid == "driver").then(|| key.as_bytes().to_vec()),
+            |kid| (kid == GRANT_KID).then(|| key.as_bytes()),
             DRIVER_AUDIENCE,
             now,
-            seconds(limits::GRANT_SKEW),
-            |c: &Self| c.exp,
+            limits::GRANT_SKEW,
         )
     }
 }

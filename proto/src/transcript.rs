@@ -66,6 +66,9 @@ pub fn inspect(text: &[u8]) -> Result<ChunkHead, Unstorable> {
     ChunkHead::read(text).ok_or(Unstorable::NotJson)
 }
 
+/// The type of the stand-in for what cannot be stored.
+pub const UNSTORABLE_KIND: &str = "data-bex-unstorable";
+
 /// The stand-in that keeps an unstorable part's place: its size and digest, under the same id.
 pub fn unstorable_stand_in(reason: Unstorable, original: &[u8]) -> Bytes {
     unstorable_stand_in_of(reason, original.len() as u64, &sha256_hex(original))
@@ -74,7 +77,7 @@ pub fn unstorable_stand_in(reason: Unstorable, original: &[u8]) -> Bytes {
 /// As [`unstorable_stand_in`], for bytes that were digested while they were skipped.
 pub fn unstorable_stand_in_of(reason: Unstorable, bytes: u64, sha256: &str) -> Bytes {
     Bytes::from(format!(
-        r#"{{"type":"data-bex-unstorable","data":{{"reason":"{reason}","bytes":{bytes},"sha256":"{sha256}"}}}}"#
+        r#"{{"type":"{UNSTORABLE_KIND}","data":{{"reason":"{reason}","bytes":{bytes},"sha256":"{sha256}"}}}}"#
     ))
 }
 

@@ -1,6 +1,8 @@
 //! Where a viewer goes on: `Last-Event-ID` or `?after=`, and the other words of the query.
 
+use bex_proto::TurnNo;
 use bex_proto::ids::PartId;
+use bex_proto::ui_stream::Profile;
 use http::{HeaderMap, Uri};
 
 /// What a viewer asks for beside its ticket.
@@ -10,6 +12,34 @@ pub struct Wish {
     pub after: Option<PartId>,
     /// The viewer lost its stream state: what is open at the cursor is started again.
     pub state: ViewerState,
+    /// Where a viewer without a cursor begins.
+    pub from: From,
+    /// Which clients read it.
+    pub profile: Profile,
+    /// How what is stored is shown.
+    pub density: Density,
+}
+
+/// Which turns a viewer without a cursor is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum From {
+    /// All.
+    #[default]
+    Start,
+    /// `?last=N`: the last N, at least one.
+    Last(u32),
+    /// `?turn=N`: this one.
+    Turn(TurnNo),
+}
+
+/// Whether a replay is folded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Density {
+    /// Stored bytes, part by part.
+    #[default]
+    Verbatim,
+    /// `?compact=1`: one chunk where many say the same.
+    Compact,
 }
 
 /// Whether a viewer with a cursor still knows what is open there.
@@ -40,6 +70,10 @@ impl Wish {
             match pair.split_once('=') {
                 Some(("after", text)) => after = Some(text),
                 Some(("fresh", "1")) => wish.state = ViewerState::Fresh,
+                Some(("profile", "5")) => wish.profile = Profile::Strict5,
+                Some(("compact", "1")) => wish.density = Density::Compact,
+                Some(("last", text)) => wish.from = From::Last(count(text)?),
+                Some(("turn", text)) => wish.from = From::Turn(TurnNo(count(text)?)),
                 // unknown words are other versions' business
                 _ => {}
             }
@@ -56,6 +90,15 @@ impl Wish {
         };
         Ok(wish)
     }
+}
+
+/// A number of at least 1.
+fn count(text: &str) -> Result<u32, CursorFault> {
+    let plain = text.bytes().all(|b| b.is_ascii_digit());
+    text.parse()
+        .ok()
+        .filter(|n| plain && *n >= 1)
+        .ok_or(CursorFault)
 }
 
 #[cfg(test)]
@@ -105,6 +148,32 @@ mod tests {
         ];
         for (header, uri, expected) in cases {
             assert_eq!(&read(*header, uri), expected, "{header:?} {uri}");
+        }
+    }
+
+    #[test]
+    fn the_other_words() {
+        let wish = |uri: &str| Wish::read(&HeaderMap::new(), &uri.parse().expect("a uri"));
+        let both = wish("/s?profile=5&compact=1&last=2").expect("a wish");
+        assert_eq!(
+            (both.profile, both.density, both.from),
+            (Profile::Strict5, Density::Compact, From::Last(2))
+        );
+        assert_eq!(wish("/s?turn=3").map(|w| w.from), Ok(From::Turn(TurnNo(3))));
+        assert_eq!(
+            wish("/s?profile=7&compact=0").map(|w| (w.profile, w.density)),
+            Ok(Default::default())
+        );
+        for bad in [
+            "/s?last=0",
+            "/s?last=",
+            "/s?last=-1",
+            "/s?turn=0",
+            "/s?turn=x",
+            "/s?turn=4294967296",
+            "/s?last=+1",
+        ] {
+            assert_eq!(wish(bad), Err(CursorFault), "{bad}");
         }
     }
 }

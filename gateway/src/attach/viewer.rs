@@ -15,7 +15,7 @@ use bex_proto::ids::PartId;
 use bex_proto::limits;
 use bex_proto::sse;
 use bex_proto::ticket::AttachClaims;
-use bex_proto::ui_stream::{Guard, Output, resume_error};
+use bex_proto::ui_stream::{Compact, Guard, Output, resume_error};
 use bex_store::audit::StreamAuditId;
 use bex_store::{Db, StoreError};
 use tokio::time::{Instant, sleep, sleep_until};
@@ -106,6 +106,8 @@ pub(super) struct Viewer {
     pub(super) out: Out,
     pub(super) seat: Seat,
     pub(super) guard: Guard,
+    /// Folds what is stored, while that is all there is to show.
+    pub(super) compact: Option<Compact>,
     /// Reused for every part.
     pub(super) outputs: Vec<Output>,
     /// The session's newest turn, as far as is known.

@@ -63,8 +63,8 @@ enum What {
 struct Delta<'a> {
     #[serde(rename = "type")]
     _type: &'a RawValue,
-    #[serde(borrow, alias = "toolCallId")]
-    id: &'a RawValue,
+    #[serde(borrow, rename = "id", alias = "toolCallId")]
+    _id: &'a RawValue,
     #[serde(borrow, alias = "inputTextDelta")]
     delta: &'a RawValue,
 }
@@ -143,7 +143,7 @@ impl Compact {
         let Ok(delta) = serde_json::from_slice::<Delta<'_>>(bytes) else {
             return false;
         };
-        let (quoted, _) = (delta.delta.get(), delta.id);
+        let quoted = delta.delta.get();
         let inside = &quoted.as_bytes()[1..quoted.len() - 1];
         let held = self
             .runs

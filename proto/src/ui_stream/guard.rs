@@ -98,6 +98,11 @@ impl Guard {
         }
     }
 
+    /// Whose clients it works for.
+    pub fn profile(&self) -> Profile {
+        self.profile
+    }
+
     /// Takes one stored chunk and appends what a viewer is sent for it, in order.
     pub fn push(
         &mut self,

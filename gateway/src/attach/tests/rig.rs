@@ -134,11 +134,9 @@ impl Rig {
 
     /// Makes the next sandbox.
     pub(super) async fn prepare(&self, claim: &DispatchClaim) -> TargetRef {
-        let pod = |session: &SessionId, generation: Generation| format!("{session}-g{generation}");
         let sandbox = NewSandbox {
             kind: "local",
             namespace: "ns",
-            pod: &pod,
             container: "driver",
             legacy: false,
             driver_kid: "a",

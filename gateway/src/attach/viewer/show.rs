@@ -1,25 +1,59 @@
 //! Putting parts through the guard and onto the wire.
 
+use bex_proto::TurnNo;
 use bex_proto::ids::PartId;
 use bex_proto::transcript::Part;
-use bex_proto::ui_stream::{Output, Place};
+use bex_proto::ui_stream::{ChunkHead, Folded, Output, Place};
 
 use super::{Opened, Viewer};
 
 impl Viewer {
-    /// Shows one part that the viewer does not have. The id stands on its last event; a part without one moves the
-    /// cursor alone, so that a viewer that has everything can say so.
+    /// Shows one part that the viewer does not have, or holds it back to be folded.
     pub(super) fn show(&mut self, part: &Part, place: Place) {
         self.opened = Opened::Here;
+        let Some(compact) = &mut self.compact else {
+            return self.put(part.id.turn, place, Some(part.id), &part.head, &part.bytes);
+        };
+        let mut folded = Vec::new();
+        compact.push(part.id, &part.head, &part.bytes, &mut folded);
+        self.put_folded(part.id.turn, place, folded);
+    }
+
+    /// Shows what is held back: something else follows, or nothing.
+    pub(super) fn unfold(&mut self, turn: TurnNo) {
+        let Some(compact) = &mut self.compact else {
+            return;
+        };
+        let mut folded = Vec::new();
+        compact.flush(&mut folded);
+        self.put_folded(turn, Place::Earlier, folded);
+    }
+
+    fn put_folded(&mut self, turn: TurnNo, place: Place, folded: Vec<Folded>) {
+        for chunk in folded {
+            self.put(turn, place, chunk.id, &chunk.head, &chunk.bytes);
+        }
+    }
+
+    /// Puts a chunk through the guard. The id stands on its last event; a part without one moves the cursor alone, so that a
+    /// viewer that has everything can say so.
+    fn put(
+        &mut self,
+        turn: TurnNo,
+        place: Place,
+        id: Option<PartId>,
+        head: &ChunkHead,
+        bytes: &[u8],
+    ) {
         let mut outputs = std::mem::take(&mut self.outputs);
-        self.guard
-            .push(part.id.turn, place, &part.head, &part.bytes, &mut outputs);
-        match outputs.split_last() {
-            Some((last, before)) => {
-                self.write(before, &part.bytes);
-                self.out.part(part.id, bytes_of(last, &part.bytes));
+        self.guard.push(turn, place, head, bytes, &mut outputs);
+        match (outputs.split_last(), id) {
+            (Some((last, before)), Some(id)) => {
+                self.write(before, bytes);
+                self.out.part(id, bytes_of(last, bytes));
             }
-            None => self.out.cursor_only(part.id),
+            (None, Some(id)) => self.out.cursor_only(id),
+            (_, None) => self.write(&outputs, bytes),
         }
         self.keep(outputs);
     }

@@ -160,6 +160,7 @@ impl Viewer {
                         self.forget_open();
                     } else {
                         self.end_silence().await?;
+                        self.unfold(showing.turn());
                         self.close_open();
                         showing.told_gap = true;
                         let event = events::incomplete_range(showing.turn(), reason, from, to);
@@ -168,6 +169,7 @@ impl Viewer {
                 }
                 Do::Wait => self.wait(showing).await?,
                 Do::Hole { until } => {
+                    self.unfold(showing.turn());
                     let delay = match hole {
                         Some((at, delay)) if at == pull.at() => (delay * 2).min(HOLE_LOOK.1),
                         _ => {
@@ -242,6 +244,9 @@ impl Viewer {
                 );
                 if here && !live.marked {
                     live.marked = true;
+                    let turn = showing.row.turn;
+                    self.unfold(turn);
+                    self.compact = None;
                     self.out.event(live_marker(self.out.cursor()).as_bytes());
                 }
                 pull.on_tail(read, &known)
@@ -262,6 +267,7 @@ impl Viewer {
 
     /// The next part is not spoken yet.
     async fn wait(&mut self, showing: &mut Showing) -> Result<(), Stop> {
+        self.unfold(showing.turn());
         self.pages.rest();
         match &mut showing.live {
             Some(live) if live.source.tail.end() == Some(SourceEnd::Unnumbered) => {
@@ -337,6 +343,7 @@ impl Viewer {
     async fn end_of_turn(&mut self, showing: &Showing, ending: Ending) -> Result<TurnEnded, Stop> {
         let row = &showing.row;
         self.end_silence().await?;
+        self.unfold(row.turn);
         if showing.began_open {
             let healed = showing.told_gap && row.verdict == Verdict::Complete;
             self.out.event(events::turn_verdict(row, healed).as_bytes());
@@ -344,7 +351,7 @@ impl Viewer {
         match std::mem::take(&mut self.opened) {
             Opened::Here => self.end_message(),
             // a viewer that kept its state and was sent nothing more of this turn had its ends before; a second end is an error to it
-            Opened::Before => self.guard = Guard::new(),
+            Opened::Before => self.guard = Guard::for_profile(self.guard.profile()),
         }
         if let Some(reason) = row.reason.filter(|_| row.verdict == Verdict::Truncated) {
             self.out
