@@ -22,8 +22,9 @@ pub struct Tally {
     pub disordered: Vec<PartId>,
     /// Parts shown with other bytes.
     pub altered: Vec<PartId>,
-    /// Tool parts shown with the `dynamic` flag of their call, which clients insist on; no fault.
-    pub rebound: Vec<PartId>,
+    /// Parts shown in the form that clients take: tool parts with the `dynamic` flag of their call, errors that were not the
+    /// end as history. No fault.
+    pub repaired: Vec<PartId>,
     /// Parts shown that are not stored.
     pub foreign: Vec<PartId>,
 }
@@ -45,7 +46,7 @@ impl Tally {
             match by_id.get(id) {
                 None => tally.foreign.push(*id),
                 Some(stored) if *stored == bytes || is_folded(stored) => {}
-                Some(stored) if is_rebound(stored, bytes) => tally.rebound.push(*id),
+                Some(stored) if is_repaired(stored, bytes) => tally.repaired.push(*id),
                 Some(_) => tally.altered.push(*id),
             }
         }
@@ -78,20 +79,22 @@ fn is_folded(part: &[u8]) -> bool {
     matches!(part["type"].as_str(), Some("start" | "finish"))
 }
 
-/// The same tool chunk but for its `dynamic` flag.
-fn is_rebound(stored: &[u8], shown: &[u8]) -> bool {
-    let chunk = |bytes: &[u8]| {
-        let mut chunk: Value = serde_json::from_slice(bytes).unwrap_or_default();
-        let is_tool = chunk["type"]
-            .as_str()
-            .is_some_and(|t| t.starts_with("tool-"));
+fn is_repaired(stored: &[u8], shown: &[u8]) -> bool {
+    let chunk = |bytes: &[u8]| serde_json::from_slice::<Value>(bytes).unwrap_or_default();
+    let (mut stored, mut shown) = (chunk(stored), chunk(shown));
+    if stored["type"] == "error" {
+        let text = &shown["data"]["errorText"];
+        return shown["type"] == "data-bex-turn-error" && *text == stored["errorText"];
+    }
+    for chunk in [&mut stored, &mut shown] {
         if let Some(fields) = chunk.as_object_mut() {
             fields.remove("dynamic");
         }
-        is_tool.then_some(chunk)
-    };
-    let stored = chunk(stored);
-    stored.is_some() && stored == chunk(shown)
+    }
+    let is_tool = stored["type"]
+        .as_str()
+        .is_some_and(|t| t.starts_with("tool-"));
+    is_tool && stored == shown
 }
 
 #[cfg(test)]
@@ -119,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_tool_may_be_bound_again() {
+    fn only_a_tool_may_be_bound_again_and_only_an_error_be_history() {
         let chunk = |kind: &str, more: &str| {
             let data = format!(r#"{{"type":"{kind}","toolCallId":"c"{more}}}"#);
             (PartId::new(1, 1), Bytes::from(data))
@@ -127,12 +130,22 @@ mod tests {
         let dynamic = r#","dynamic":true"#;
         let stored = [chunk("tool-output-error", dynamic)];
         let tally = Tally::of(&stored, &[chunk("tool-output-error", "")]);
-        assert!(tally.is_clean() && tally.rebound.len() == 1, "{tally:?}");
+        assert!(tally.is_clean() && tally.repaired.len() == 1, "{tally:?}");
         for other in [chunk("tool-output-error", r#","x":1"#), chunk("tool-x", "")] {
             assert!(!Tally::of(&stored, &[other]).is_clean());
         }
         let text = [chunk("text-delta", dynamic)];
         assert!(!Tally::of(&text, &[chunk("text-delta", "")]).is_clean());
+        let told = |text: &str| {
+            let data = format!(
+                r#"{{"type":"data-bex-turn-error","data":{{"turn":1,"errorText":"{text}"}}}}"#
+            );
+            (PartId::new(1, 1), Bytes::from(data))
+        };
+        let error = Bytes::from_static(br#"{"type":"error","errorText":"boom"}"#);
+        let error = [(PartId::new(1, 1), error)];
+        assert!(Tally::of(&error, &[told("boom")]).is_clean());
+        assert!(!Tally::of(&error, &[told("bang")]).is_clean());
     }
 
     #[test]
