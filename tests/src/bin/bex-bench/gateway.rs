@@ -127,7 +127,7 @@ impl Gateway {
             legacy: false,
         };
         let dir = self.sandbox_dir(session);
-        std::fs::create_dir_all(&dir)?;
+        std::fs::create_dir_all(dir.join(WORK_DIR))?;
         std::fs::write(
             Path::join(&dir, SANDBOX_FILE),
             serde_json::to_vec(&sandbox)?,
