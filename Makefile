@@ -34,7 +34,7 @@ nightly: ## as test, with ten times the merge cases
 	@BEX_MERGE_CASES=10000 NEXTEST_PROFILE=nightly scripts/test
 
 bench: ## the figures of the README, each beside its floor
-	@scripts/setup postgres
+	@scripts/setup postgres nginx
 	@cargo build --release --workspace --bins --all-features --quiet
 	@$(CARGO_TARGET_DIR)/release/bex-bench
 
