@@ -20,6 +20,10 @@ pub const STOP_GRACE: Duration = Duration::from_secs(5);
 pub const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long SIGTERM waits for the running turn to be ended.
 pub const TERMINATE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How often a turn's last line is tried again when the disk takes nothing.
+pub const END_AGAIN: Duration = Duration::from_secs(1);
+/// How long it is tried: by then the server has ended the turn itself.
+pub const END_PATIENCE: Duration = bex_proto::limits::TURN_DEADLINE;
 /// A program's line is passed on in pieces of at most this many bytes.
 pub const LINE_PIECE_BYTES: usize = 64 * 1024;
 /// Messages of an agent waiting for the sink; then the agent waits.

@@ -35,6 +35,8 @@ fn main() -> ExitCode {
         .json()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
+        // a log that cannot be written must stop nothing: the complaint about it goes to stderr too, and panics there
+        .log_internal_errors(false)
         .init();
     match Arguments::parse().command {
         Command::Serve { launch } => bex_driver::serve::main(&launch),

@@ -11,11 +11,15 @@ use bex_proto::ids::{PartIndex, TurnNo};
 use bex_redact::{Secrets, StreamRedactor};
 use bytes::Bytes;
 use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+use tracing::error;
 
 pub use log::{LogForm, TurnLog};
 pub use reader::{Batch, TurnReader};
 pub use tail::Tail;
 
+use crate::bounds::{END_AGAIN, END_PATIENCE};
 use crate::status::shortened;
 use crate::storable;
 
@@ -82,7 +86,10 @@ impl TurnSink {
 
     /// Ends the turn: what was held back goes out, then the log's last line is written. Readers are told by [`Tail::end`], which
     /// the caller calls once the status is written too.
-    pub fn end(mut self, state: TurnState) -> Ended {
+    ///
+    /// A disk that is full now may have room again soon, and without this line nobody could ever prove the turn: it is tried
+    /// again until `give_up`, [`END_PATIENCE`] at most.
+    pub async fn end(mut self, state: TurnState, give_up: &CancellationToken) -> Ended {
         let mut redacted = std::mem::take(&mut self.redacted);
         self.redactor.end(&mut redacted);
         self.emit_all(&mut redacted);
@@ -96,9 +103,29 @@ impl TurnSink {
         };
         Ended {
             log_has_holes: self.log.has_holes(),
-            kept: self.log.end(&end),
+            kept: self.keep(&end, give_up).await,
             end,
         }
+    }
+
+    /// Whether the last line is in the log.
+    async fn keep(&mut self, end: &TurnEnd, give_up: &CancellationToken) -> bool {
+        let latest = Instant::now() + END_PATIENCE;
+        let mut told = false;
+        while let Err(cause) = self.log.end(end) {
+            if !std::mem::replace(&mut told, true) {
+                error!(turn = %end.turn, error = %cause, "turn-end cannot be written");
+            }
+            tokio::select! {
+                biased;
+                () = give_up.cancelled() => return false,
+                () = sleep(END_AGAIN) => {}
+            }
+            if Instant::now() >= latest {
+                return false;
+            }
+        }
+        true
     }
 
     fn emit_all(&mut self, redacted: &mut Vec<Bytes>) {

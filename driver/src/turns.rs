@@ -202,7 +202,7 @@ impl Turns {
         if let Some(text) = &error {
             sink.say_error(text);
         }
-        let ended = sink.end(state);
+        let ended = sink.end(state, &stop.now).await;
         info!(%turn, parts = ended.end.parts, bytes = ended.end.bytes, state = state.as_str(), "turn ended");
         let report = Report {
             turn: Some(turn),

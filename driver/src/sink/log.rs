@@ -94,17 +94,16 @@ impl TurnLog {
         self.dropped.is_some()
     }
 
-    /// Writes the last line. Says whether it is in the log; the old form has none.
-    pub fn end(mut self, end: &TurnEnd) -> bool {
+    /// Writes the last line; the old form has none. May be tried again.
+    ///
+    /// # Errors
+    /// What the file system says; the line is not in the log then.
+    pub fn end(&mut self, end: &TurnEnd) -> io::Result<()> {
         if self.form == LogForm::Old {
-            return true;
+            return Ok(());
         }
         let record = turn_end_record(Timestamp::now(), end);
         self.append(record.as_bytes())
-            .inspect_err(
-                |cause| error!(turn = %end.turn, error = %cause, "turn-end cannot be written"),
-            )
-            .is_ok()
     }
 
     fn drop_part(&mut self, index: PartIndex, bytes: usize) {
@@ -170,7 +169,7 @@ mod tests {
             state: TurnState::Succeeded,
             dropped: log.dropped(),
         };
-        assert!(log.end(&end));
+        log.end(&end).expect("the reserve has room for it");
         let size = std::fs::metadata(&path).expect("a log").len();
         assert!(size <= limits::TURN_LOG_BYTES, "{size}");
     }

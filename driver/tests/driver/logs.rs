@@ -1,11 +1,11 @@
 //! What a log holds, whatever is said.
 
-use bex_proto::driver::{LogRecord, TurnDigest, TurnState};
+use bex_proto::driver::{DriverState, LogRecord, TurnDigest, TurnState};
 use bex_proto::ids::PartIndex;
 use bex_proto::launch::Pace;
 use bex_proto::limits;
 
-use crate::sandbox::{Sandbox, logged};
+use crate::sandbox::{Sandbox, eventually, logged, read_events};
 
 #[tokio::test]
 async fn a_full_log_says_so_at_once_and_the_stream_has_everything() {
@@ -19,7 +19,7 @@ async fn a_full_log_says_so_at_once_and_the_stream_has_everything() {
         .await;
     let live = sandbox.open_stream(1, 0).await;
     assert_eq!(sandbox.turn(1, "a", None).await, 202);
-    let live: Vec<_> = crate::sandbox::read_events(live)
+    let live: Vec<_> = read_events(live)
         .await
         .into_iter()
         .map(|(_, part)| part)
@@ -136,4 +136,55 @@ async fn no_credential_reaches_log_stream_or_status() {
     }
     let own = std::fs::read_to_string(sandbox.root.path().join("stderr")).expect("a file");
     assert!(!own.contains("hunter2"), "{own}");
+}
+
+#[tokio::test]
+async fn a_disk_that_is_full_at_the_end_costs_no_turn_its_last_line() {
+    // large, so that the limit below is far over what the driver says on stderr
+    let said: Vec<_> = (0..40)
+        .map(|n| format!(r#"{{"type":"x","n":{n},"d":"{}"}}"#, "y".repeat(10_000)))
+        .collect();
+    let mut sandbox = Sandbox::playing(&said, Pace::PartsPerSecond(40))
+        .start()
+        .await;
+    assert_eq!(sandbox.turn(1, "a", None).await, 202);
+    let live = tokio::spawn(read_events(sandbox.open_stream(1, 0).await));
+    let (path, stderr) = (sandbox.log_path(1), sandbox.stderr.clone());
+    let size = || std::fs::metadata(&path).map_or(0, |log| log.len());
+    eventually("the turn is being logged", || size() > 50_000).await;
+    sandbox.limit_files("50000");
+    eventually("the last line cannot be written", || {
+        std::fs::read_to_string(&stderr).is_ok_and(|log| log.contains("turn-end cannot be written"))
+    })
+    .await;
+    assert!(!live.is_finished(), "no end is said that is not on record");
+    sandbox.limit_files("unlimited");
+    assert_eq!(live.await.expect("no panic").len(), said.len());
+    let end = sandbox.ended(1).await;
+    assert_eq!(
+        (end.parts as usize, end.state),
+        (said.len(), TurnState::Succeeded)
+    );
+    assert!(
+        end.dropped
+            .is_some_and(|d| d.last.0 as usize == said.len() - 1)
+    );
+    eventually("the driver is idle", || {
+        sandbox
+            .status()
+            .is_some_and(|status| status.state == DriverState::Idle)
+    })
+    .await;
+    assert_eq!(sandbox.turn(2, "b", None).await, 202);
+}
+
+#[tokio::test]
+async fn a_log_that_takes_nothing_stops_nothing() {
+    let said = crate::sandbox::parts(3);
+    let mut sandbox = Sandbox::playing(&said, Pace::Max);
+    sandbox.stderr = "/dev/full".into();
+    let sandbox = sandbox.start().await;
+    assert_eq!(sandbox.turn(1, "a", None).await, 202);
+    assert_eq!(sandbox.parts(1).await, said);
+    assert_eq!(sandbox.ended(1).await.parts, 3);
 }

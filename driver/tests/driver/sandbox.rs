@@ -32,6 +32,7 @@ pub struct Sandbox {
     pub root: TempDir,
     pub launch: Launch,
     pub key: DriverKey,
+    pub stderr: PathBuf,
     child: Option<Child>,
 }
 
@@ -58,6 +59,7 @@ impl Sandbox {
             isolation: Isolation::None,
         };
         Self {
+            stderr: root.path().join("stderr"),
             root,
             launch,
             key,
@@ -110,12 +112,13 @@ impl Sandbox {
         let launch = self.launch.dir.join(LAUNCH_FILE);
         let text = serde_json::to_vec(&self.launch).expect("plain data");
         std::fs::write(&launch, text).expect("a file");
-        let child = Command::new(DRIVER)
-            .arg("serve")
+        // a limit on file sizes, by which tests fill the disk, comes with a signal
+        let child = Command::new("/bin/sh")
+            .args(["-c", r#"trap '' XFSZ; exec "$@""#, "sh", DRIVER, "serve"])
             .arg("--launch")
             .arg(&launch)
             .stdin(Stdio::null())
-            .stderr(std::fs::File::create(self.root.path().join("stderr")).expect("a file"))
+            .stderr(std::fs::File::create(&self.stderr).expect("a file"))
             .kill_on_drop(true)
             .spawn()
             .expect("the driver starts");
@@ -142,6 +145,16 @@ impl Sandbox {
         let pid = self.child().id().expect("it runs");
         let pid = nix::unistd::Pid::from_raw(i32::try_from(pid).expect("a pid"));
         nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).expect("signalled");
+    }
+
+    /// Lets the driver's files grow to this size and no further, as a full disk would; `unlimited` takes it back.
+    pub fn limit_files(&mut self, bytes: &str) {
+        let pid = self.child().id().expect("it runs").to_string();
+        let done = std::process::Command::new("prlimit")
+            .args(["--pid", &pid, &format!("--fsize={bytes}:")])
+            .status()
+            .expect("prlimit runs");
+        assert!(done.success());
     }
 
     pub fn grant(&self, op: DriverOp, turn: Option<u32>) -> DriverGrant {
