@@ -202,8 +202,8 @@ pub const COMPLETER_SLOW_TICK: Duration = Duration::from_secs(60);
 pub const COMPLETER_SILENT_AFTER: Duration = Duration::from_secs(5 * 60);
 /// Sessions one Completer works on at once: each may hold one harvest window.
 pub const COMPLETER_PARALLEL: usize = 8;
-/// A completer's or dispatcher's lease on one session.
-pub const LEASE: Duration = Duration::from_secs(60);
+/// A completer's or dispatcher's lease on one session, renewed at a third: how long the work of a process that died waits.
+pub const LEASE: Duration = Duration::from_secs(20);
 /// How long a status may be unreadable before the sandbox counts as lost.
 pub const STATUS_UNREADABLE: Duration = Duration::from_secs(120);
 /// A turn without a new part for this long is ended by the server.
