@@ -168,7 +168,7 @@ pub struct LocalSandbox {
     pub address: SocketAddr,
     /// The driver's process.
     pub pid: u32,
-    /// Field 22 of /proc/<pid>/stat: a pid that was reused has another.
+    /// Field 22 of `/proc/<pid>/stat`: a pid that was reused has another.
     pub pid_start: u64,
     /// Whether the driver has the old form.
     pub legacy: bool,
