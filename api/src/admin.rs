@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
@@ -12,6 +13,8 @@ use http::{StatusCode, header};
 
 use crate::metrics::Metrics;
 
+/// Time for the store's answer to a probe: below the usual probe's own second or two of patience.
+const READY_TIMEOUT: Duration = Duration::from_secs(1);
 const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// What the probes look at.
@@ -50,16 +53,15 @@ async fn ready(State(admin): State<Arc<Admin>>) -> (StatusCode, &'static str) {
     if admin.draining.load(Ordering::Relaxed) {
         return (StatusCode::SERVICE_UNAVAILABLE, "draining\n");
     }
-    match admin.db.ping().await {
-        Ok(()) => (StatusCode::OK, "ready\n"),
-        Err(error) => {
-            tracing::warn!(%error, "not ready: the store does not answer");
-            (
-                StatusCode::SERVICE_UNAVAILABLE,
-                "the store does not answer\n",
-            )
-        }
+    match tokio::time::timeout(READY_TIMEOUT, admin.db.ping()).await {
+        Ok(Ok(())) => return (StatusCode::OK, "ready\n"),
+        Ok(Err(error)) => tracing::warn!(%error, "not ready: the store does not answer"),
+        Err(_) => tracing::warn!("not ready: the store does not answer in time"),
     }
+    (
+        StatusCode::SERVICE_UNAVAILABLE,
+        "the store does not answer\n",
+    )
 }
 
 async fn metrics(State(admin): State<Arc<Admin>>) -> impl IntoResponse {

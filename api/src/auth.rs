@@ -64,7 +64,7 @@ impl Caller {
     }
 }
 
-/// One way to check a bearer token. OIDC access tokens will be another.
+/// One way to check a bearer token.
 #[derive(Debug)]
 pub enum Verifier {
     /// Tokens from the configuration.

@@ -45,14 +45,15 @@ fn serve(dir: &Path, database_url: &str) -> Command {
         std::fs::write(&path, text).unwrap();
         path
     };
-    let key = format!("k:{}", "ab".repeat(32));
     let mut command = command("serve");
     command
         .env("BEX_API_LISTEN", "127.0.0.1:0")
         .env("BEX_ADMIN_LISTEN", "127.0.0.1:0")
         .env("BEX_DATABASE_URL", database_url)
         .env("BEX_LISTEN_DATABASE_URL", database_url)
-        .envs(["BEX_ATTACH_KEYS", "BEX_EXEC_KEYS", "BEX_DRIVER_KEYS"].map(|name| (name, &key)))
+        .env("BEX_ATTACH_KEYS", format!("k:{}", "ab".repeat(32)))
+        .env("BEX_EXEC_KEYS", format!("k:{}", "cd".repeat(32)))
+        .env("BEX_DRIVER_KEYS", format!("k:{}", "ef".repeat(32)))
         .env("BEX_ATTACH_PUBLIC_URL", "http://127.0.0.1:1")
         .env("BEX_EXEC_URL", "http://127.0.0.1:1")
         .env("BEX_SERVICE_TOKENS", write("tokens.json", "[]"))

@@ -24,9 +24,14 @@ impl std::fmt::Debug for ServiceTokens {
 /// Why a tokens file is refused.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokensFault {
-    /// Not the expected JSON.
-    #[error("not a file of service tokens: {0}")]
-    Json(String),
+    /// Not the expected JSON. A parser's own words could repeat a token that stands where its digest should.
+    #[error("not a file of service tokens: line {line}, column {column}")]
+    Json {
+        /// Where.
+        line: usize,
+        /// Where.
+        column: usize,
+    },
     /// One entry.
     #[error("entry {0}: {1}")]
     Entry(usize, &'static str),
@@ -47,8 +52,10 @@ impl ServiceTokens {
     /// # Errors
     /// The first entry that is not usable, by its position.
     pub fn parse(text: &str) -> Result<Self, TokensFault> {
-        let entries: Vec<Entry> =
-            serde_json::from_str(text).map_err(|e| TokensFault::Json(e.to_string()))?;
+        let entries: Vec<Entry> = serde_json::from_str(text).map_err(|e| TokensFault::Json {
+            line: e.line(),
+            column: e.column(),
+        })?;
         let mut callers = HashMap::new();
         for (i, entry) in entries.into_iter().enumerate() {
             let fault = |why| TokensFault::Entry(i, why);
@@ -120,7 +127,7 @@ mod tests {
         let unknown = r#"[{"token":"x"}]"#;
         assert!(matches!(
             ServiceTokens::parse(unknown),
-            Err(TokensFault::Json(_))
+            Err(TokensFault::Json { line: 1, .. })
         ));
     }
 }

@@ -150,6 +150,17 @@ fn keys(faults: &mut Faults, args: &ServeArgs) -> Option<Keys> {
     let attach = ring("BEX_ATTACH_KEYS", &args.attach_keys);
     let exec = ring("BEX_EXEC_KEYS", &args.exec_keys);
     let driver = ring("BEX_DRIVER_KEYS", &args.driver_keys);
+    for (name, ring, other_name, other) in [
+        ("BEX_EXEC_KEYS", &exec, "BEX_ATTACH_KEYS", &attach),
+        ("BEX_DRIVER_KEYS", &driver, "BEX_ATTACH_KEYS", &attach),
+        ("BEX_DRIVER_KEYS", &driver, "BEX_EXEC_KEYS", &exec),
+    ] {
+        if let (Some(ring), Some(other)) = (ring, other)
+            && ring.shares_a_key_with(other)
+        {
+            faults.add(name, format!("shares a key with {other_name}"));
+        }
+    }
     Some(Keys {
         attach: attach?,
         exec: exec?,
@@ -302,14 +313,14 @@ mod tests {
             std::fs::write(dir.join(name), text).expect("written");
             Some(dir.join(name))
         };
-        let key = format!("k:{}", "ab".repeat(32));
+        let key = |byte: &str| Some(format!("k:{}", byte.repeat(32)));
         ServeArgs {
             api_listen: "127.0.0.1:0".into(),
             admin_listen: "[::1]:0".into(),
             database_url: Some("postgres://u@127.0.0.1/d?sslmode=disable".into()),
-            attach_keys: Some(key.clone()),
-            exec_keys: Some(key.clone()),
-            driver_keys: Some(key),
+            attach_keys: key("ab"),
+            exec_keys: key("cd"),
+            driver_keys: key("ef"),
             attach_public_url: Some("https://stream.example/".into()),
             exec_url: Some("http://127.0.0.1:8081".into()),
             service_tokens: file("tokens.json", "[]"),
@@ -372,6 +383,18 @@ mod tests {
         );
         let shown: String = faults.iter().map(ToString::to_string).collect();
         assert!(!shown.contains("hunter2"), "{shown}");
+    }
+
+    #[test]
+    fn rings_share_no_key() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let args = ServeArgs {
+            driver_keys: Some(format!("other:{}", "ab".repeat(32))),
+            ..good(dir.path())
+        };
+        let faults = config(&args).expect_err("it is bad");
+        let named: Vec<_> = faults.iter().map(|f| f.variable).collect();
+        assert_eq!(named, ["BEX_DRIVER_KEYS"]);
     }
 
     #[test]

@@ -175,7 +175,7 @@ fn code_of(word: &str) -> Option<ExecCode> {
     if word == Code::TurnInFlight.as_str() {
         return Some(ExecCode::Busy);
     }
-    serde_json::from_value(serde_json::Value::String(word.to_owned())).ok()
+    word.parse().ok()
 }
 
 #[cfg(test)]

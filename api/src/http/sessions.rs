@@ -124,7 +124,7 @@ impl Api {
     pub(super) async fn view(&self, row: SessionRow) -> Result<SessionView, ApiError> {
         let shown = limits::SESSION_TURNS_SHOWN;
         let from = TurnNo(row.turns.0.saturating_sub(shown - 1).max(1));
-        let turns = self.db.turns(&row.id, from, shown).await?;
+        let turns = self.db.turns_without_prompts(&row.id, from, shown).await?;
         Ok(SessionView::single(row, turns))
     }
 

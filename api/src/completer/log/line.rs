@@ -2,7 +2,7 @@
 
 use bex_proto::driver::{LogRecord, TurnEnd};
 use bex_proto::ids::PartId;
-use bex_proto::transcript::{Part, inspect, unstorable_stand_in};
+use bex_proto::transcript::{Part, UNSTORABLE_KIND, inspect, unstorable_stand_in};
 use bex_proto::ui_stream::ChunkHead;
 use bex_proto::{PartIndex, TurnNo};
 use bytes::Bytes;
@@ -11,8 +11,6 @@ use memchr::memmem;
 
 use super::{Expected, Form};
 
-/// The kind of the stand-in for what cannot be stored.
-const STAND_IN: &str = "data-bex-unstorable";
 /// A part is the last field of its record.
 const PART_KEY: &[u8] = br#""part":"#;
 
@@ -68,7 +66,7 @@ pub(super) fn read(expected: &Expected, text: &Bytes) -> Line {
 }
 
 pub(super) fn is_stand_in(part: &Part) -> bool {
-    part.head.kind.as_str() == STAND_IN
+    part.head.kind.as_str() == UNSTORABLE_KIND
 }
 
 /// Gives the part its id, if the record is this turn's and has one. An index is never invented.
@@ -103,7 +101,7 @@ fn part_of(id: PartId, spoken_at: Option<Timestamp>, bytes: Bytes) -> Part {
             spoken_at,
         },
         Err(reason) => {
-            let head = ChunkHead::from_columns(STAND_IN, None);
+            let head = ChunkHead::from_columns(UNSTORABLE_KIND, None);
             Part {
                 id,
                 head,
