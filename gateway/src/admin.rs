@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use bex_proto::problem::{self, Code, Problem};
+use bex_proto::problem::{Code, Problem};
 use bex_store::check_schema;
 use bex_store::pool::Db;
-use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http::{HeaderValue, Method, Request, Response, header};
 use tracing::warn;
 
 use crate::metrics::Metrics;
@@ -95,13 +95,5 @@ fn text(text: String, content_type: &'static str) -> Response<ResponseBody> {
 }
 
 fn refusal(code: Code) -> Response<ResponseBody> {
-    let json = serde_json::to_vec(&Problem::new(code)).expect("a problem is plain data");
-    let mut response = Response::new(serve::full(json));
-    *response.status_mut() =
-        StatusCode::from_u16(code.status()).expect("codes have valid statuses");
-    response.headers_mut().insert(
-        header::CONTENT_TYPE,
-        HeaderValue::from_static(problem::CONTENT_TYPE),
-    );
-    response
+    serve::problem(code, &Problem::new(code))
 }

@@ -12,6 +12,8 @@ use bex_proto::ticket::KeyRing;
 use bex_store::config::DbConfig;
 use bex_store::pool::Db;
 
+use crate::hub::TeeMode;
+
 pub use network::Network;
 use reader::Reader;
 pub use reader::{Fault, Faults};
@@ -51,7 +53,7 @@ pub struct Config {
     /// `BEX_SANDBOX_KIND` and what it needs.
     pub sandboxes: Sandboxes,
     /// `BEX_TEE`.
-    pub tee: Tee,
+    pub tee: TeeMode,
 }
 
 /// Where sandboxes are.
@@ -64,15 +66,6 @@ pub enum Sandboxes {
         /// `BEX_DRIVER_BIN`.
         driver_bin: PathBuf,
     },
-}
-
-/// Whether what viewers see is persisted on the way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Tee {
-    /// As always.
-    On,
-    /// Only the harvest persists: benches that measure the splice alone.
-    Off,
 }
 
 impl Config {
@@ -111,8 +104,8 @@ impl Config {
         ];
         let sandboxes = sandboxes(&mut reader, &listeners);
         let tee = reader.parsed("BEX_TEE", |text| match text {
-            "on" => Ok(Tee::On),
-            "off" => Ok(Tee::Off),
+            "on" => Ok(TeeMode::On),
+            "off" => Ok(TeeMode::Off),
             _ => Err("must be on or off"),
         });
         reader.finish(move || {
@@ -128,7 +121,7 @@ impl Config {
                 cors_origins,
                 trusted_proxies,
                 sandboxes: sandboxes?,
-                tee: tee.unwrap_or(Tee::On),
+                tee: tee.unwrap_or(TeeMode::On),
             })
         })
     }

@@ -28,7 +28,7 @@ use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
-use crate::metrics::{ExecLabels, ExecMetrics, OpLabel, RefusedLabels, code_label, op_label};
+use crate::metrics::{ExecLabels, ExecMetrics, OpLabel, RefusedLabels};
 use crate::sandbox::{Look, TargetRef, Targets};
 use crate::serve::ResponseBody;
 use admission::Admitted;
@@ -149,7 +149,7 @@ impl Exec {
             | Operation::Run { .. } => self.relay(admitted, target).await,
             Operation::Turn { .. } | Operation::Stop { .. } => {
                 let end = self.call_driver(&admitted, &target).await;
-                self.note_end(&admitted, end.err().map_or("ok", code_label));
+                self.note_end(&admitted, end.err().map_or("ok", ExecCode::as_str));
                 match end {
                     Ok(()) => answer::exit_zero(),
                     Err(ExecCode::Busy) => answer::error_frame(ExecCode::Busy),
@@ -192,7 +192,7 @@ impl Exec {
     }
 
     fn note_end(&self, admitted: &Admitted, result: &'static str) {
-        let op = op_label(admitted.claims.op);
+        let op = admitted.claims.op.as_str();
         let labels = ExecLabels { op, result };
         self.deps.metrics.total.get_or_create(&labels).inc();
         let seconds = self

@@ -8,8 +8,6 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-use bex_proto::exec::{ExecCode, OperationName};
-
 /// Every metric of the gateway.
 #[derive(Debug)]
 pub struct Metrics {
@@ -72,30 +70,6 @@ pub struct RefusedLabels {
 pub struct ListenerLabel {
     /// Its name.
     pub listener: &'static str,
-}
-
-/// An operation's name as a label.
-pub fn op_label(name: OperationName) -> &'static str {
-    match name {
-        OperationName::Observe => "observe",
-        OperationName::ReadTranscript => "read-transcript",
-        OperationName::Turn => "turn",
-        OperationName::Stop => "stop",
-        OperationName::Run => "run",
-    }
-}
-
-/// An error code as a label.
-pub fn code_label(code: ExecCode) -> &'static str {
-    match code {
-        ExecCode::SandboxTerminated => "sandbox_terminated",
-        ExecCode::Revoked => "revoked",
-        ExecCode::ExecTransport => "exec_transport",
-        ExecCode::ExecTimeout => "exec_timeout",
-        ExecCode::OutputLimit => "output_limit",
-        ExecCode::Unsupported => "unsupported",
-        ExecCode::Busy => "busy",
-    }
 }
 
 impl Default for Metrics {
@@ -179,6 +153,8 @@ impl ServeMetrics {
 
 #[cfg(test)]
 mod tests {
+    use bex_proto::exec::{ExecCode, OperationName};
+
     use super::*;
 
     #[test]
@@ -186,8 +162,8 @@ mod tests {
         let metrics = Metrics::new();
         metrics.streams.inc();
         let labels = ExecLabels {
-            op: op_label(OperationName::Observe),
-            result: code_label(ExecCode::ExecTransport),
+            op: OperationName::Observe.as_str(),
+            result: ExecCode::ExecTransport.as_str(),
         };
         metrics.exec.total.get_or_create(&labels).inc();
         let text = metrics.text();

@@ -30,7 +30,7 @@ use tracing::{debug, warn};
 
 use crate::metrics::{ListenerLabel, ServeMetrics};
 use activity::{Activity, IdleVerdict};
-pub use body::{BodyError, ResponseBody, empty, full};
+pub use body::{BodyError, ResponseBody, empty, full, problem};
 use stall::StallGuard;
 
 /// A request head must arrive within this time, and a connection without requests is closed after it.

@@ -18,9 +18,8 @@ use tracing::{info, warn};
 
 use crate::admin::{Admin, Draining};
 use crate::attach::{Attach, AttachDeps};
-use crate::config::{Config, Sandboxes, Tee};
+use crate::config::{Config, Sandboxes};
 use crate::exec::{Exec, ExecDeps, ExecLimits};
-use crate::hub::TeeMode;
 use crate::metrics::Metrics;
 use crate::sandbox::Targets;
 use crate::sandbox::local::LocalTargets;
@@ -146,10 +145,7 @@ impl Parts {
             attach_keys: config.attach_keys,
             cors_origins: config.cors_origins,
             trusted_proxies: config.trusted_proxies,
-            tee: match config.tee {
-                Tee::On => TeeMode::On,
-                Tee::Off => TeeMode::Off,
-            },
+            tee: config.tee,
             instance,
             streams: metrics.streams.clone(),
         })

@@ -125,19 +125,11 @@ impl<'a> Reader<'a> {
 
     /// A key in two rings would let a ticket's maker sign for another audience.
     pub(super) fn refuse_shared_keys(&mut self, rings: &[(&'static str, Option<&KeyRing>)]) {
-        let keys_of = |ring: &KeyRing| -> Vec<Vec<u8>> {
-            ring.kids()
-                .filter_map(|kid| ring.key(kid))
-                .map(<[u8]>::to_vec)
-                .collect()
-        };
         for (i, (name, ring)) in rings.iter().enumerate() {
             for (earlier_name, earlier) in &rings[..i] {
-                let (Some(ring), Some(earlier)) = (ring, earlier) else {
-                    continue;
-                };
-                let earlier = keys_of(earlier);
-                if keys_of(ring).iter().any(|key| earlier.contains(key)) {
+                if let (Some(ring), Some(earlier)) = (ring, earlier)
+                    && ring.shares_a_key_with(earlier)
+                {
                     self.fault(name, format!("shares a key with {earlier_name}"));
                 }
             }

@@ -52,7 +52,7 @@ fn a_local_stack_needs_few_words() {
         ["http://localhost:5173", "https://app.example"]
     );
     assert_eq!(config.trusted_proxies.len(), 2);
-    assert_eq!(config.tee, Tee::Off);
+    assert_eq!(config.tee, TeeMode::Off);
     assert!(config.listen_database.is_none());
 }
 

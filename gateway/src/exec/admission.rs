@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bex_proto::exec::{Operation, OperationName, TICKET_HEADER};
 use bex_proto::problem::Code;
-use bex_proto::ticket::{ExecClaims, KeyRing};
+use bex_proto::ticket::{COMPLETER_SUBJECT, ExecClaims, KeyRing};
 use bex_proto::transcript::sha256_hex;
 use bex_proto::{SessionId, limits};
 use bex_store::tickets::Burn;
@@ -22,8 +22,6 @@ use tokio::time::Instant;
 use super::answer::Refusal;
 use super::{EXEC_BODY_TIMEOUT, Exec, records, unavailable};
 
-/// The api's own subject: revocations end what people may do, never the harvest.
-const SYSTEM_SUBJECT: &str = "system:agent-session-completer";
 /// The one route.
 const PATH: &str = "/v1/exec";
 
@@ -129,7 +127,7 @@ impl Exec {
         claims: &ExecClaims,
         session: &SessionId,
     ) -> Result<(), Refusal> {
-        if claims.sub == SYSTEM_SUBJECT {
+        if claims.sub == COMPLETER_SUBJECT {
             return Ok(());
         }
         let revoked = records::bounded(self.deps.records.is_revoked(claims, session))

@@ -4,9 +4,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bex_proto::exec::{CONTENT_TYPE, ExecCode, ExecError, Exit, FrameKind, write_json};
-use bex_proto::problem::{self, Code, Problem};
+use bex_proto::problem::{Code, Problem};
 use bytes::{Bytes, BytesMut};
-use http::{HeaderValue, Response, StatusCode, header};
+use http::{HeaderValue, Response, header};
 use http_body::{Body, Frame};
 use http_body_util::BodyExt;
 use tokio::sync::mpsc;
@@ -43,15 +43,8 @@ impl Refusal {
         if let Some(detail) = self.detail {
             problem = problem.detail(detail);
         }
-        let json = serde_json::to_vec(&problem).expect("a problem is plain data");
-        let mut response = Response::new(serve::full(json));
-        *response.status_mut() =
-            StatusCode::from_u16(self.code.status()).expect("codes have valid statuses");
+        let mut response = serve::problem(self.code, &problem);
         let headers = response.headers_mut();
-        headers.insert(
-            header::CONTENT_TYPE,
-            HeaderValue::from_static(problem::CONTENT_TYPE),
-        );
         match self.code {
             Code::MethodNotAllowed => {
                 headers.insert(header::ALLOW, HeaderValue::from_static("POST"));
@@ -67,15 +60,7 @@ impl Refusal {
 
 impl From<ExecCode> for Refusal {
     fn from(code: ExecCode) -> Self {
-        Self::new(match code {
-            ExecCode::SandboxTerminated => Code::SandboxTerminated,
-            ExecCode::Revoked => Code::Revoked,
-            ExecCode::ExecTransport => Code::ExecTransport,
-            ExecCode::ExecTimeout => Code::ExecTimeout,
-            ExecCode::OutputLimit => Code::OutputLimit,
-            ExecCode::Unsupported => Code::Unsupported,
-            ExecCode::Busy => Code::TurnInFlight,
-        })
+        Self::new(code.into())
     }
 }
 
@@ -96,7 +81,7 @@ pub(super) fn error(code: ExecCode) -> Bytes {
     let mut out = BytesMut::new();
     let message = match code {
         ExecCode::Busy => "The driver is busy with another turn.",
-        other => Refusal::from(other).code().title(),
+        other => Code::from(other).title(),
     };
     let error = ExecError {
         code,

@@ -16,7 +16,6 @@ use super::admission::Admitted;
 use super::answer::{self, Message, Refusal};
 use super::check::{self, Check, Step};
 use super::{EXEC_ANSWER_FRAMES, EXEC_LAST_FRAME_WAIT, Exec, Located};
-use crate::metrics::code_label;
 use crate::sandbox::ExecStartError;
 use crate::serve::ResponseBody;
 
@@ -72,7 +71,7 @@ impl Exec {
             End::CallerGone => "caller_gone",
             End::Failed(code) => {
                 out.fail(code).await;
-                code_label(code)
+                code.as_str()
             }
         };
         self.note_end(&admitted, result);

@@ -116,7 +116,10 @@ fn inspect(data: Bytes) -> (ChunkHead, Bytes) {
 }
 
 fn stand_in(bytes: Bytes) -> (ChunkHead, Bytes) {
-    (ChunkHead::from_columns("data-bex-unstorable", None), bytes)
+    (
+        ChunkHead::from_columns(transcript::UNSTORABLE_KIND, None),
+        bytes,
+    )
 }
 
 #[cfg(test)]
