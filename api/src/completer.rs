@@ -29,9 +29,10 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 
+use crate::clock;
 use crate::config::Timings;
-use crate::dispatch::kept;
 use crate::exec_client::SandboxRpc;
+use crate::keep::kept;
 use crate::notices::Notices;
 use crate::sandbox::Lifecycle;
 
@@ -193,15 +194,9 @@ impl Completer {
     }
 
     fn backoff(&self, lease: &Lease) -> RoundEnd {
-        let factor = 1u32 << lease.failures.min(10);
-        let next = self
-            .deps
-            .timings
-            .completer_tick
-            .saturating_mul(factor)
-            .min(BACKOFF_MAX);
+        let bounds = (self.deps.timings.completer_tick, BACKOFF_MAX);
         RoundEnd {
-            next: jittered(next),
+            next: jittered(clock::backoff(bounds, lease.failures)),
             round: Round::Failed,
         }
     }

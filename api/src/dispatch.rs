@@ -8,7 +8,6 @@
 //! speak it: it is asked again (drivers take a turn once), and when it is gone the Completer settles `sandbox_lost`.
 
 mod deliver;
-mod keep;
 mod make;
 mod plan;
 
@@ -26,12 +25,13 @@ use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 
+use crate::clock;
 use crate::config::Timings;
 use crate::exec_client::SandboxRpc;
+use crate::keep::kept;
 use crate::notices::Notices;
 use crate::sandbox::Lifecycle;
 
-pub(crate) use keep::kept;
 pub use plan::{Plan, PlanFault, Plans};
 
 /// How often the outbox is looked at when nobody tells.
@@ -210,8 +210,5 @@ impl Dispatcher {
 }
 
 fn backoff(attempts: u32) -> Duration {
-    BACKOFF
-        .0
-        .saturating_mul(1 << attempts.saturating_sub(1).min(10))
-        .min(BACKOFF.1)
+    clock::backoff(BACKOFF, attempts.saturating_sub(1))
 }

@@ -10,9 +10,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bex_proto::exec::{self, ExecCode, Operation};
-use bex_proto::ticket::{ExecClaims, KeyRing, random_jti};
+use bex_proto::ticket::{COMPLETER_SUBJECT, ExecClaims, KeyRing, random_jti};
 use bex_proto::transcript::sha256_hex;
 use bex_proto::{Generation, SessionId, TurnNo, WorkspaceId, limits};
+use bex_store::sandboxes::SandboxRow;
+use bex_store::sessions::SessionRow;
 use bytes::Bytes;
 use http::{Method, Request, StatusCode, Uri};
 use http_body_util::Full;
@@ -24,8 +26,6 @@ use hyper_util::rt::TokioExecutor;
 pub use answer::ReadAnswer;
 pub use window::{Window, read_window};
 
-/// The subject of the api's own calls.
-pub const COMPLETER_SUBJECT: &str = "system:agent-session-completer";
 /// Time to connect to the gateway.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -46,6 +46,21 @@ pub struct ExecTarget {
     pub pod_uid: String,
     /// Its container.
     pub container: String,
+}
+
+impl ExecTarget {
+    /// A session's sandbox; `None` before it was ever ready.
+    pub fn of(session: &SessionRow, sandbox: &SandboxRow) -> Option<Self> {
+        Some(Self {
+            workspace: session.workspace.clone(),
+            session: session.id.clone(),
+            generation: sandbox.generation,
+            namespace: sandbox.namespace.clone(),
+            pod: sandbox.pod.clone(),
+            pod_uid: sandbox.pod_uid.clone()?,
+            container: sandbox.container.clone(),
+        })
+    }
 }
 
 /// Why a call failed. Only [`ExecFailure::Terminated`] says anything about the sandbox.

@@ -6,12 +6,14 @@
 
 pub mod admin;
 pub mod auth;
+mod clock;
 pub mod completer;
 pub mod config;
 pub mod dispatch;
 pub mod exec_client;
 pub mod housekeeping;
 pub mod http;
+mod keep;
 pub mod metrics;
 pub mod notices;
 pub mod openapi;

@@ -11,6 +11,7 @@ use async_trait::async_trait;
 use bex_proto::driver::DriverKey;
 use bex_proto::launch::{AgentSpec, LegacyTurn};
 use bex_proto::{Generation, SessionId, WorkspaceId};
+use bex_store::sandboxes::SandboxRow;
 
 pub use local::LocalLifecycle;
 
@@ -68,6 +69,18 @@ pub struct SandboxName {
     pub pod: String,
     /// `None` while it is being made.
     pub pod_uid: Option<String>,
+}
+
+impl From<&SandboxRow> for SandboxName {
+    fn from(row: &SandboxRow) -> Self {
+        Self {
+            session: row.session.clone(),
+            generation: row.generation,
+            namespace: row.namespace.clone(),
+            pod: row.pod.clone(),
+            pod_uid: row.pod_uid.clone(),
+        }
+    }
 }
 
 /// What a look at a sandbox told.

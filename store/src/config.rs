@@ -9,16 +9,12 @@ use rustls::pki_types::pem::PemObject;
 use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-/// Connections a pool holds when nothing is configured.
-pub const DEFAULT_POOL_SIZE: usize = 16;
-
 /// A database URL and its settings. The URL may hold a password: it is never printed.
 #[derive(Clone)]
 pub struct DbConfig {
     pub(crate) url: String,
     pub(crate) ca: Option<PathBuf>,
     pub(crate) application: String,
-    pub(crate) pool_size: usize,
 }
 
 /// Why a database configuration is refused.
@@ -47,13 +43,12 @@ pub enum ConfigError {
 }
 
 impl DbConfig {
-    /// A configuration with the default pool size; `application` is shown in `pg_stat_activity`.
+    /// A database by its URL; `application` is shown in `pg_stat_activity`.
     pub fn new(url: impl Into<String>, application: impl Into<String>) -> Self {
         Self {
             url: url.into(),
             ca: None,
             application: application.into(),
-            pool_size: DEFAULT_POOL_SIZE,
         }
     }
 
@@ -61,13 +56,6 @@ impl DbConfig {
     #[must_use]
     pub fn with_ca(mut self, ca: Option<PathBuf>) -> Self {
         self.ca = ca;
-        self
-    }
-
-    /// The largest number of connections.
-    #[must_use]
-    pub fn with_pool_size(mut self, size: usize) -> Self {
-        self.pool_size = size;
         self
     }
 
@@ -102,7 +90,6 @@ impl std::fmt::Debug for DbConfig {
             .field("url", &"[redacted]")
             .field("ca", &self.ca)
             .field("application", &self.application)
-            .field("pool_size", &self.pool_size)
             .finish()
     }
 }

@@ -5,7 +5,7 @@ use bex_proto::{SessionId, TurnNo, WorkspaceId, limits};
 
 use crate::error::StoreError;
 use crate::pool::{Db, Tx};
-use crate::sql::{float8, get, int4, seconds, text, turn, turn_no, word};
+use crate::sql::{float8, get, int4, int8, seconds, text, turn, turn_no, word};
 
 /// A caller's key for one request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,6 +17,9 @@ pub struct Idempotency {
     /// Lower-case hexadecimal SHA-256 of the body.
     pub body_sha256: String,
 }
+
+/// Keys of one sweep.
+const SWEEP_BATCH: i64 = 10_000;
 
 /// What a key is known for.
 pub(crate) enum Known {
@@ -34,8 +37,6 @@ impl Tx<'_> {
         session: &SessionId,
         number: TurnNo,
     ) -> Result<Known, StoreError> {
-        let key = [text(&idempotency.scope), text(&idempotency.key)];
-        let [scope, name] = &key;
         let claimed = self
             .execute(
                 "claim_key",
@@ -43,8 +44,8 @@ impl Tx<'_> {
                  VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (workspace_id, scope, key) DO NOTHING",
                 &[
                     text(&workspace.as_str()),
-                    scope.clone(),
-                    name.clone(),
+                    text(&idempotency.scope),
+                    text(&idempotency.key),
                     text(&idempotency.body_sha256),
                     text(&session.as_str()),
                     int4(&turn_no(number)),
@@ -59,7 +60,11 @@ impl Tx<'_> {
                 "claim_key",
                 "SELECT body_sha256, session_id, turn FROM idempotency_keys
                   WHERE workspace_id = $1 AND scope = $2 AND key = $3",
-                &[text(&workspace.as_str()), scope.clone(), name.clone()],
+                &[
+                    text(&workspace.as_str()),
+                    text(&idempotency.scope),
+                    text(&idempotency.key),
+                ],
             )
             .await?;
         if get::<&str>(&row, "body_sha256")? != idempotency.body_sha256 {
@@ -73,15 +78,20 @@ impl Tx<'_> {
 }
 
 impl Db {
-    /// Forgets keys older than [`limits::IDEMPOTENCY_TTL`]; returns how many.
+    /// Forgets keys older than [`limits::IDEMPOTENCY_TTL`], one bounded batch; returns how many.
     ///
     /// # Errors
     /// Store trouble only.
     pub async fn sweep_idempotency_keys(&self) -> Result<u64, StoreError> {
         self.execute(
             "sweep_idempotency_keys",
-            "DELETE FROM idempotency_keys WHERE created_at < now() - $1 * interval '1 second'",
-            &[float8(&seconds(limits::IDEMPOTENCY_TTL))],
+            "DELETE FROM idempotency_keys WHERE (workspace_id, scope, key) IN
+               (SELECT workspace_id, scope, key FROM idempotency_keys
+                 WHERE created_at < now() - $1 * interval '1 second' ORDER BY created_at LIMIT $2)",
+            &[
+                float8(&seconds(limits::IDEMPOTENCY_TTL)),
+                int8(&SWEEP_BATCH),
+            ],
         )
         .await
     }

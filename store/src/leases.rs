@@ -7,7 +7,7 @@ use bex_proto::{SessionId, limits};
 
 use crate::error::StoreError;
 use crate::pool::{Db, Tx};
-use crate::sql::{float8, get, int8, number, seconds, text, word};
+use crate::sql::{boolean, float8, get, int8, number, seconds, text, unsigned, word};
 use crate::wake::Channel;
 
 /// One claim on one session.
@@ -50,6 +50,8 @@ const CLAIM: &str = "
       FROM due WHERE l.session_id = due.session_id
     RETURNING l.session_id, l.fence, l.failures";
 
+const MAKE_DUE: &str = "UPDATE leases SET next_due_at = now(), woken = woken OR until IS NOT NULL WHERE session_id = $1";
+
 impl Db {
     /// Claims up to `limit` due sessions for [`limits::LEASE`].
     ///
@@ -78,7 +80,7 @@ impl Db {
                 Ok(Lease {
                     session: word(row, "session_id")?,
                     fence: get(row, "fence")?,
-                    failures: crate::sql::unsigned(row, "failures")?,
+                    failures: unsigned(row, "failures")?,
                 })
             })
             .collect()
@@ -110,16 +112,16 @@ impl Db {
         next_due: Duration,
         round: Round,
     ) -> Result<bool, StoreError> {
-        let failed = i64::from(round == Round::Failed);
+        let failed = round == Round::Failed;
         let rows = self
             .execute(
                 "release_lease",
                 "UPDATE leases SET owner = NULL, until = NULL,
-                        failures = CASE WHEN $4 = 1 THEN failures + 1 ELSE 0 END,
+                        failures = CASE WHEN $4 THEN failures + 1 ELSE 0 END,
                         next_due_at = CASE WHEN woken THEN now() ELSE now() + $3 * interval '1 second' END,
                         woken = false
                   WHERE session_id = $1 AND fence = $2",
-                &[text(&lease.session.as_str()), int8(&lease.fence), float8(&seconds(next_due)), int8(&failed)],
+                &[text(&lease.session.as_str()), int8(&lease.fence), float8(&seconds(next_due)), boolean(&failed)],
             )
             .await?;
         Ok(rows == 1)
@@ -134,9 +136,7 @@ impl Db {
             .await
             .map(drop)
     }
-}
 
-impl Db {
     /// [`Db::make_due`] and a notice, so that whichever replica is free looks now.
     ///
     /// # Errors
@@ -149,8 +149,6 @@ impl Db {
         tx.commit().await
     }
 }
-
-const MAKE_DUE: &str = "UPDATE leases SET next_due_at = now(), woken = woken OR until IS NOT NULL WHERE session_id = $1";
 
 impl Tx<'_> {
     pub(crate) async fn make_due(&self, session: &SessionId) -> Result<(), StoreError> {

@@ -19,7 +19,7 @@
 //! Session rows are locked FOR NO KEY UPDATE: the first append of a log inserts a row that refers to its session, which
 //! must not wait for whoever waits for the turn that append holds.
 //!
-//! Reading order: [`migrate`] (with `migrations/`), [`pool`], [`sessions`], [`dispatch`], [`transcript`], [`settle`],
+//! Reading order: [`mod@migrate`] (with `migrations/`), [`pool`], [`sessions`], [`dispatch`], [`transcript`], [`settle`],
 //! [`leases`], [`sandboxes`], then the small ones.
 
 pub mod audit;

@@ -1,5 +1,5 @@
-//! Hearing notices: one LISTEN connection per process, proved alive by a notification to itself every 5 s; without a
-//! listen URL the `changes` table is polled once a second. Whatever happened while nobody heard is covered by
+//! Hearing notices: one LISTEN connection per process, proved alive by a notification to itself
+//! ([`bex_proto::limits::LISTEN_PROOF`]); without a listen URL the `changes` table is polled. Whatever happened while nobody heard is covered by
 //! [`Event::Resumed`]: look at everything again.
 
 mod connection;
@@ -14,10 +14,6 @@ use crate::config::{ConfigError, DbConfig};
 use crate::pool::Db;
 use crate::wake::Channel;
 
-/// How often the connection proves itself.
-pub const PROOF_INTERVAL: Duration = Duration::from_secs(5);
-/// How often `changes` is polled.
-pub const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// First and last delay between attempts to connect.
 const RECONNECT: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 /// Notices a slow receiver may be behind; then they are dropped and it is told to look at everything.

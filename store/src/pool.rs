@@ -10,6 +10,8 @@ use crate::config::{ConfigError, DbConfig};
 use crate::error::StoreError;
 use crate::sql::Param;
 
+/// Connections of one process's pool.
+pub const POOL_SIZE: usize = 16;
 /// Making one connection.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Waiting for a free connection: shorter than any caller's own limit, so that the caller hears the cause.
@@ -53,7 +55,7 @@ impl Db {
             recycle: Some(CONNECT_TIMEOUT),
         };
         let pool = Pool::builder(manager)
-            .max_size(config.pool_size)
+            .max_size(POOL_SIZE)
             .timeouts(timeouts)
             .runtime(Runtime::Tokio1)
             .build()

@@ -14,7 +14,7 @@ use tokio_postgres::Row;
 
 use crate::error::StoreError;
 use crate::leases::Lease;
-use crate::pool::Db;
+use crate::pool::{Db, Tx};
 use crate::sql::{
     float8, generation, get, int4, int8, number, seconds, text, turn, unsigned, word,
 };
@@ -211,24 +211,6 @@ impl Db {
         rows.iter().map(|row| get(row, "driver_kid")).collect()
     }
 
-    /// `turn→idle` for a driver whose turn is settled. Settle does this by itself where asked. False when it is not in
-    /// `turn`, or an open turn still names it.
-    ///
-    /// # Errors
-    /// Store trouble only.
-    pub async fn mark_idle(&self, lease: &Lease, life: Generation) -> Result<bool, StoreError> {
-        self.move_sandbox(
-            "mark_idle",
-            "UPDATE sandboxes b SET state = 'idle', idle_since = now()
-              WHERE session_id = $1 AND generation = $2 AND state = 'turn'
-                AND NOT EXISTS (SELECT 1 FROM turns t WHERE t.session_id = $1 AND t.generation = $2 AND t.verdict = 'open')
-                AND EXISTS (SELECT 1 FROM leases l WHERE l.session_id = $1 AND l.fence = $3)",
-            lease,
-            life,
-        )
-        .await
-    }
-
     /// Prolongs the idle grace from now, e.g. for a read ticket.
     ///
     /// # Errors
@@ -321,5 +303,18 @@ impl Db {
             )
             .await?
             == 1)
+    }
+}
+
+impl Tx<'_> {
+    /// Whatever the session has that is not on its way out is to be torn down.
+    pub(crate) async fn stop_sandboxes(&self, session: &SessionId) -> Result<(), StoreError> {
+        self.execute(
+            "stop_sandboxes",
+            "UPDATE sandboxes SET state = 'stopping' WHERE session_id = $1 AND state IN ('creating', 'turn', 'idle')",
+            &[text(&session.as_str())],
+        )
+        .await
+        .map(drop)
     }
 }

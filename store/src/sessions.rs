@@ -13,13 +13,13 @@ pub use list::{ArchivedFilter, ListCursor, ListFilter};
 
 use bex_proto::ids::PartId;
 use bex_proto::session::{Phase, SessionKind};
-use bex_proto::{PartIndex, Seq, SessionId, TurnNo, WorkspaceId};
+use bex_proto::{Seq, SessionId, TurnNo, WorkspaceId};
 use jiff::Timestamp;
 use tokio_postgres::Row;
 
 use crate::error::StoreError;
 use crate::pool::Db;
-use crate::sql::{get, large, optional_unsigned, text, turn, unsigned, word};
+use crate::sql::{get, large, quota_mark, text, turn, word};
 
 /// One session with its counters.
 #[derive(Debug, Clone)]
@@ -114,18 +114,11 @@ impl SessionRow {
 
 impl TranscriptHead {
     pub(crate) fn read(row: &Row) -> Result<Self, StoreError> {
-        let quota_mark = match optional_unsigned(row, "quota_turn")? {
-            Some(turn) => Some(PartId {
-                turn: TurnNo(turn),
-                index: PartIndex(unsigned(row, "quota_index")?),
-            }),
-            None => None,
-        };
         Ok(Self {
             next_seq: Seq(get(row, "next_seq")?),
             charged_bytes: large(row, "bytes")?,
             parts: large(row, "parts")?,
-            quota_mark,
+            quota_mark: quota_mark(row)?,
         })
     }
 }

@@ -13,7 +13,7 @@ pub use judge::{Cause, Declared, Facts, Legacy, Stored, judge};
 use crate::error::StoreError;
 use crate::leases::Lease;
 use crate::pool::{Db, Tx};
-use crate::sql::{get, int4, number, optional_unsigned, text, turn_no, unsigned, word};
+use crate::sql::{get, int4, number, optional_unsigned, quota_mark, text, turn_no, unsigned, word};
 use crate::turns::{DroppedRange, TurnRow};
 use crate::wake::Channel;
 
@@ -267,11 +267,7 @@ impl Tx<'_> {
         let sql =
             "SELECT quota_turn, quota_index FROM transcript_heads WHERE session_id = $1 FOR UPDATE";
         let head = self.query_one("lock_session", sql, &[text(&id)]).await?;
-        let quota_mark = match optional_unsigned(&head, "quota_turn")? {
-            Some(turn) => Some(PartId::new(turn, unsigned(&head, "quota_index")?)),
-            None => None,
-        };
-        Ok(Some((phase, quota_mark)))
+        Ok(Some((phase, quota_mark(&head)?)))
     }
 
     async fn lock_turn(
@@ -391,10 +387,7 @@ impl Tx<'_> {
         )
         .await?;
         if phase == Phase::Canceled {
-            let sql = "UPDATE sandboxes SET state = 'stopping'
-                        WHERE session_id = $1 AND state IN ('creating', 'turn', 'idle')";
-            self.execute("sandbox_after", sql, &[text(&session)])
-                .await?;
+            self.stop_sandboxes(&lease.session).await?;
         }
         Ok(())
     }

@@ -4,7 +4,7 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use bex_proto::{Generation, PartIndex, TurnNo};
+use bex_proto::{Generation, PartId, PartIndex, TurnNo};
 use tokio_postgres::Row;
 use tokio_postgres::types::{FromSql, ToSql, Type};
 
@@ -110,6 +110,14 @@ pub(crate) fn turn(row: &Row, column: &'static str) -> Result<TurnNo, StoreError
 
 pub(crate) fn index(row: &Row, column: &'static str) -> Result<PartIndex, StoreError> {
     unsigned(row, column).map(PartIndex)
+}
+
+/// The columns `quota_turn` and `quota_index`: the first part that the session's quota refused.
+pub(crate) fn quota_mark(row: &Row) -> Result<Option<PartId>, StoreError> {
+    match optional_unsigned(row, "quota_turn")? {
+        Some(turn) => Ok(Some(PartId::new(turn, unsigned(row, "quota_index")?))),
+        None => Ok(None),
+    }
 }
 
 pub(crate) fn generation(row: &Row, column: &'static str) -> Result<Generation, StoreError> {

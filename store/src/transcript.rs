@@ -1,4 +1,4 @@
-//! The transcript: one way in ([`Db::append`]), two orders out. A conversation is read in part-id order, a feed in seq
+//! The transcript: one way in ([`Db::append`](crate::Db::append)), two orders out. A conversation is read in part-id order, a feed in seq
 //! order. Stored bytes are the driver's bytes, verbatim.
 
 mod append;

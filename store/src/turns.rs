@@ -120,7 +120,7 @@ impl TurnRow {
             verdict: word(row, "verdict")?,
             reason: optional_word(row, "reason")?,
             ended_by: optional_word(row, "ended_by")?,
-            driver_state: driver_state(row)?,
+            driver_state: optional_word(row, "driver_state")?,
             expected_parts: optional_unsigned(row, "expected_parts")?,
             expected_sha256: get(row, "expected_sha256")?,
             dropped,
@@ -135,18 +135,6 @@ impl TurnRow {
             settled_at: get(row, "settled_at")?,
             healed_at: get(row, "healed_at")?,
         })
-    }
-}
-
-fn driver_state(row: &Row) -> Result<Option<TurnState>, StoreError> {
-    match get::<Option<&str>>(row, "driver_state")? {
-        None => Ok(None),
-        Some("succeeded") => Ok(Some(TurnState::Succeeded)),
-        Some("failed") => Ok(Some(TurnState::Failed)),
-        Some("stopped") => Ok(Some(TurnState::Stopped)),
-        Some(_) => Err(StoreError::Corrupt {
-            what: "driver_state",
-        }),
     }
 }
 
@@ -272,24 +260,5 @@ impl Db {
         } else {
             RecordedEnd::Refused
         })
-    }
-
-    /// Marks a turn of which something cannot be stored and has no id to stand in for, e.g. a line longer than a harvest
-    /// window. Changes nothing of a settled turn.
-    ///
-    /// # Errors
-    /// Store trouble only.
-    pub async fn mark_unstorable(
-        &self,
-        session: &SessionId,
-        turn: TurnNo,
-    ) -> Result<(), StoreError> {
-        self.execute(
-            "mark_unstorable",
-            "UPDATE turns SET unstorable = true WHERE session_id = $1 AND turn = $2 AND verdict = 'open'",
-            &[text(&session.as_str()), int4(&turn_no(turn))],
-        )
-        .await
-        .map(drop)
     }
 }

@@ -27,7 +27,7 @@ use crate::exec_client::ExecTarget;
 pub(super) enum RoundFault {
     #[error(transparent)]
     Store(#[from] StoreError),
-    #[error("the harvest failed")]
+    #[error("the store refuses the log")]
     Refused(#[source] bex_store::transcript::AppendError),
 }
 
@@ -55,17 +55,8 @@ impl Work<'_> {
         }
     }
 
-    /// The sandbox as tickets name it; `None` before it was ever ready.
     fn target(&self) -> Option<ExecTarget> {
-        Some(ExecTarget {
-            workspace: self.session.workspace.clone(),
-            session: self.session.id.clone(),
-            generation: self.sandbox.generation,
-            namespace: self.sandbox.namespace.clone(),
-            pod: self.sandbox.pod.clone(),
-            pod_uid: self.sandbox.pod_uid.clone()?,
-            container: self.sandbox.container.clone(),
-        })
+        ExecTarget::of(self.session, self.sandbox)
     }
 
     fn source<'a>(&self, completer: &'a Completer, target: &'a ExecTarget) -> Source<'a> {
@@ -207,10 +198,4 @@ impl Completer {
             Again::NextTick | Again::Unclear => tick,
         }
     }
-}
-
-pub(super) fn age(now: Timestamp, since: Option<Timestamp>) -> Duration {
-    since.map_or(Duration::ZERO, |since| {
-        Duration::try_from(now.duration_since(since)).unwrap_or(Duration::ZERO)
-    })
 }

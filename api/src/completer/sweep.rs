@@ -11,7 +11,6 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::CompleterDeps;
-use super::teardown::name_of;
 use crate::sandbox::Look;
 
 /// How often.
@@ -97,7 +96,7 @@ impl Sweep {
             .await?;
         for row in &page {
             let speaking = matches!(row.state, SandboxState::Turn | SandboxState::Stopping);
-            if speaking && deps.lifecycle.look(&name_of(row)).await == Look::Gone {
+            if speaking && deps.lifecycle.look(&row.into()).await == Look::Gone {
                 deps.db.make_due(&row.session).await?;
             }
         }

@@ -14,8 +14,7 @@ use jiff::Timestamp;
 use tokio::time::timeout;
 
 use super::Completer;
-use super::round::age;
-use crate::sandbox::SandboxName;
+use crate::clock::{age, backoff};
 
 /// One removal: the sandbox's own grace and then some.
 const LIMIT: Duration = Duration::from_secs(limits::SANDBOX_GRACE.as_secs() + 30);
@@ -71,7 +70,7 @@ impl Completer {
     async fn remove(&self, lease: &Lease, sandbox: &SandboxRow) -> Result<(), StoreError> {
         let db = &self.deps.db;
         let (session, generation) = (&lease.session, sandbox.generation);
-        match timeout(LIMIT, self.deps.lifecycle.delete(&name_of(sandbox))).await {
+        match timeout(LIMIT, self.deps.lifecycle.delete(&sandbox.into())).await {
             Ok(Ok(_deleted)) => {
                 if db.mark_gone(lease, generation).await? {
                     tracing::info!(%session, %generation, "sandbox removed");
@@ -85,20 +84,7 @@ impl Completer {
                 tracing::warn!(%session, %generation, attempts = sandbox.teardown_attempts, "removing a sandbox took too long");
             }
         }
-        let (first, last) = limits::TEARDOWN_BACKOFF;
-        let delay = first
-            .saturating_mul(1 << sandbox.teardown_attempts.min(10))
-            .min(last);
+        let delay = backoff(limits::TEARDOWN_BACKOFF, sandbox.teardown_attempts);
         db.retry_teardown(session, generation, delay).await
-    }
-}
-
-pub(super) fn name_of(sandbox: &SandboxRow) -> SandboxName {
-    SandboxName {
-        session: sandbox.session.clone(),
-        generation: sandbox.generation,
-        namespace: sandbox.namespace.clone(),
-        pod: sandbox.pod.clone(),
-        pod_uid: sandbox.pod_uid.clone(),
     }
 }

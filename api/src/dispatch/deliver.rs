@@ -9,6 +9,7 @@ use bex_store::sandboxes::SandboxRow;
 
 use super::make::Work;
 use super::{Dispatcher, Outcome};
+use crate::clock::age;
 use crate::exec_client::{ExecFailure, ExecTarget};
 
 /// A driver that did not answer is asked again after this; it takes a turn once, however often it is asked.
@@ -21,7 +22,7 @@ impl Dispatcher {
         sandbox: &SandboxRow,
     ) -> Result<Outcome, StoreError> {
         let claim = work.claim;
-        let Some(pod_uid) = sandbox.pod_uid.clone() else {
+        let Some(target) = ExecTarget::of(work.session, sandbox) else {
             return Ok(Outcome::Left);
         };
         match self
@@ -37,15 +38,6 @@ impl Dispatcher {
             // its prompt was given at its creation
             return Ok(Outcome::Delivered(Delivery::Accepted));
         }
-        let target = ExecTarget {
-            workspace: work.session.workspace.clone(),
-            session: claim.session.clone(),
-            generation: sandbox.generation,
-            namespace: sandbox.namespace.clone(),
-            pod: sandbox.pod.clone(),
-            pod_uid,
-            container: sandbox.container.clone(),
-        };
         let failure = match self.deps.rpc.deliver_turn(&target, claim.turn, None).await {
             Ok(()) => return Ok(Outcome::Delivered(Delivery::Accepted)),
             Err(failure) => failure,
@@ -60,9 +52,7 @@ impl Dispatcher {
             _ => self.deps.timings.status_unreadable,
         };
         let now = self.deps.db.now().await?;
-        let begun = work.turn.delivery_started_at.unwrap_or(now);
-        let waited = Duration::try_from(now.duration_since(begun)).unwrap_or_default();
-        Ok(if waited < patience {
+        Ok(if age(now, work.turn.delivery_started_at) < patience {
             Outcome::Retry(DELIVER_AGAIN)
         } else {
             Outcome::Delivered(Delivery::Unknown)

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bex_proto::Generation;
 use bex_proto::driver::DriverKey;
-use bex_proto::launch::{CONTAINER, LegacyTurn, namespace_of, pod_of};
+use bex_proto::launch::{CONTAINER, LegacyTurn, namespace_of};
 use bex_proto::limits;
 use bex_store::StoreError;
 use bex_store::dispatch::{
@@ -16,7 +16,8 @@ use bex_store::turns::TurnRow;
 use tokio::time::timeout;
 
 use super::{ATTEMPTS, Dispatcher, Outcome, Plan, backoff};
-use crate::sandbox::{CreateError, Look, SandboxName, SandboxPlan};
+use crate::clock::age;
+use crate::sandbox::{CreateError, Look, SandboxPlan};
 
 /// Looking at a sandbox is asked again after this when nothing was learned.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
@@ -49,7 +50,7 @@ impl Dispatcher {
         let Some(sandbox) = given else {
             return self.fresh(&work).await;
         };
-        let look = self.deps.lifecycle.look(&name_of(&sandbox)).await;
+        let look = self.deps.lifecycle.look(&(&sandbox).into()).await;
         match (claim.delivery_begun, sandbox.state, look) {
             // from here on nobody else may speak the turn
             (true, _, Look::Gone) => Ok(Outcome::Delivered(Delivery::Unknown)),
@@ -62,7 +63,10 @@ impl Dispatcher {
             (false, SandboxState::Creating, Look::Running) => {
                 self.make_again(&work, &sandbox).await
             }
-            (_, _, Look::Unknown) => Ok(self.unless_too_late(&work, Outcome::Retry(LOOK_AGAIN))),
+            (_, _, Look::Unknown) => {
+                self.unless_too_late(&work, Outcome::Retry(LOOK_AGAIN))
+                    .await
+            }
             (true, _, Look::Running) => Ok(Outcome::Delivered(Delivery::Unknown)),
             (false, _, Look::Gone | Look::Running) => self.fresh(&work).await,
         }
@@ -70,8 +74,8 @@ impl Dispatcher {
 
     /// A new life for the turn: it must not have begun under another.
     async fn fresh(&self, work: &Work<'_>) -> Result<Outcome, StoreError> {
-        if let Outcome::Failed(code) = self.unless_too_late(work, Outcome::Left) {
-            return Ok(Outcome::Failed(code));
+        if let failed @ Outcome::Failed(_) = self.unless_too_late(work, Outcome::Left).await? {
+            return Ok(failed);
         }
         let plan = match self.deps.plans.plan(&work.session.agent) {
             Ok(plan) => plan,
@@ -84,7 +88,6 @@ impl Dispatcher {
         let new = NewSandbox {
             kind: self.deps.lifecycle.kind(),
             namespace: &namespace,
-            pod: &pod_of,
             container: CONTAINER,
             legacy: plan.legacy,
             driver_kid: self.deps.driver_keys.signing_key().0,
@@ -151,13 +154,14 @@ impl Dispatcher {
             Err(error) => {
                 tracing::warn!(session = %claim.session, turn = %claim.turn, %generation, error = %error,
                     cause = std::error::Error::source(&error).map(tracing::field::display), "a sandbox could not be made");
-                return Ok(match error {
-                    _ if legacy => Outcome::Delivered(Delivery::Unknown),
-                    CreateError::Impossible(_) => Outcome::Failed("sandbox_impossible"),
+                return match error {
+                    _ if legacy => Ok(Outcome::Delivered(Delivery::Unknown)),
+                    CreateError::Impossible(_) => Ok(Outcome::Failed("sandbox_impossible")),
                     CreateError::Failed { .. } | CreateError::NotListening | CreateError::Ended => {
                         self.unless_too_late(work, Outcome::Retry(backoff(claim.attempts)))
+                            .await
                     }
-                });
+                };
             }
         };
         match self
@@ -179,24 +183,19 @@ impl Dispatcher {
     }
 
     /// The outcome, unless attempts or time are used up.
-    fn unless_too_late(&self, work: &Work<'_>, outcome: Outcome) -> Outcome {
-        let waited = jiff::Timestamp::now().duration_since(work.turn.created_at);
-        let too_late =
-            Duration::try_from(waited).is_ok_and(|waited| waited >= limits::PROVISION_TIMEOUT);
-        if (too_late || work.claim.attempts > ATTEMPTS) && !work.claim.delivery_begun {
-            Outcome::Failed("provisioning_failed")
-        } else {
-            outcome
-        }
-    }
-}
-
-fn name_of(sandbox: &SandboxRow) -> SandboxName {
-    SandboxName {
-        session: sandbox.session.clone(),
-        generation: sandbox.generation,
-        namespace: sandbox.namespace.clone(),
-        pod: sandbox.pod.clone(),
-        pod_uid: sandbox.pod_uid.clone(),
+    async fn unless_too_late(
+        &self,
+        work: &Work<'_>,
+        outcome: Outcome,
+    ) -> Result<Outcome, StoreError> {
+        let now = self.deps.db.now().await?;
+        let too_late = age(now, Some(work.turn.created_at)) >= limits::PROVISION_TIMEOUT;
+        Ok(
+            if (too_late || work.claim.attempts > ATTEMPTS) && !work.claim.delivery_begun {
+                Outcome::Failed("provisioning_failed")
+            } else {
+                outcome
+            },
+        )
     }
 }

@@ -83,15 +83,7 @@ pub(super) fn target_of(session: &SessionRow, sandbox: &SandboxRow) -> Option<Ex
     {
         return None;
     }
-    Some(ExecTarget {
-        workspace: session.workspace.clone(),
-        session: session.id.clone(),
-        generation: sandbox.generation,
-        namespace: sandbox.namespace.clone(),
-        pod: sandbox.pod.clone(),
-        pod_uid: sandbox.pod_uid.clone()?,
-        container: sandbox.container.clone(),
-    })
+    ExecTarget::of(session, sandbox)
 }
 
 #[cfg(test)]

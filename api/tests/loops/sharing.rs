@@ -192,7 +192,6 @@ async fn a_first_harvest_and_the_end_of_a_delivery_do_not_block_each_other() {
     let new = NewSandbox {
         kind: "local",
         namespace: "ns",
-        pod: &bex_proto::launch::pod_of,
         container: "c",
         legacy: false,
         driver_kid: "k",

@@ -305,11 +305,9 @@ impl World {
             .into_iter()
             .find(|claim| claim.session == *session)
             .unwrap();
-        let pod = |session: &SessionId, generation: Generation| format!("{session}-g{generation}");
         let sandbox = NewSandbox {
             kind: "local",
             namespace: "demo-sandbox",
-            pod: &pod,
             container: "sandbox",
             legacy: false,
             driver_kid: "k",

@@ -1,7 +1,8 @@
 //! The dispatcher's steps on a claimed turn.
 
+use bex_proto::Generation;
+use bex_proto::launch::pod_of;
 use bex_proto::session::{Phase, Verdict};
-use bex_proto::{Generation, SessionId};
 
 use super::DispatchClaim;
 use crate::error::StoreError;
@@ -9,14 +10,12 @@ use crate::pool::{Db, Tx};
 use crate::sql::{boolean, generation, get, int4, int8, number, text, turn_no, word};
 use crate::wake::Channel;
 
-/// What a new sandbox will be.
+/// What a new sandbox will be. Its pod's name follows from session and generation.
 pub struct NewSandbox<'a> {
     /// `local` or `kubernetes`.
     pub kind: &'a str,
     /// The namespace, or the directory of the local kind.
     pub namespace: &'a str,
-    /// The pod's name; contains the generation, so it is made from it.
-    pub pod: &'a (dyn Fn(&SessionId, Generation) -> String + Send + Sync),
     /// The container's name.
     pub container: &'a str,
     /// An older driver: no ids, no proof, one turn only.
@@ -180,13 +179,8 @@ impl Db {
             ],
         )
         .await?;
-        tx.execute(
-            "begin_generation",
-            "UPDATE sandboxes SET state = 'stopping' WHERE session_id = $1 AND state IN ('creating', 'turn', 'idle')",
-            &[text(&session)],
-        )
-        .await?;
-        let pod = (new.pod)(&claim.session, raised);
+        tx.stop_sandboxes(&claim.session).await?;
+        let pod = pod_of(&claim.session, raised);
         tx.execute(
             "begin_generation",
             "INSERT INTO sandboxes (session_id, generation, first_turn, turn, kind, namespace, pod, container, legacy,
@@ -354,12 +348,7 @@ impl Db {
         )
         .await?;
         tx.drop_dispatch(claim).await?;
-        tx.execute(
-            "provisioning_failed",
-            "UPDATE sandboxes SET state = 'stopping' WHERE session_id = $1 AND state IN ('creating', 'turn', 'idle')",
-            &[text(&session)],
-        )
-        .await?;
+        tx.stop_sandboxes(&claim.session).await?;
         tx.notify(Channel::Settled, session).await?;
         tx.commit().await?;
         Ok(Step::Done)

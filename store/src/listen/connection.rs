@@ -1,5 +1,6 @@
 //! The LISTEN connection.
 
+use bex_proto::limits;
 use futures::{StreamExt, stream};
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval, timeout};
@@ -7,7 +8,7 @@ use tokio_postgres::{AsyncMessage, Client, Config, Notification};
 use tokio_postgres_rustls::MakeRustlsConnect;
 use tracing::{debug, warn};
 
-use super::{Event, Outlet, PROOF_INTERVAL, QUEUE, RECONNECT};
+use super::{Event, Outlet, QUEUE, RECONNECT};
 use crate::pool::CONNECT_TIMEOUT;
 use crate::wake::Channel;
 
@@ -90,7 +91,7 @@ async fn listen(
         return Ended::Never;
     }
     outlet.resumed();
-    let mut proof = interval(PROOF_INTERVAL);
+    let mut proof = interval(limits::LISTEN_PROOF);
     proof.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut owed = false;
     loop {

@@ -1,4 +1,4 @@
-//! The fall-back: reading `changes` once a second.
+//! The fall-back: reading `changes` every [`limits::CHANGES_POLL`].
 //!
 //! Ids are given out before commit, so a lower id may appear after a higher one. The poller therefore looks again at
 //! everything younger than [`OVERLAP_SECONDS`] and forgets ids only when they are older; a transaction that commits later
@@ -6,10 +6,11 @@
 
 use std::collections::BTreeSet;
 
+use bex_proto::limits;
 use tokio::time::{MissedTickBehavior, interval};
 use tracing::warn;
 
-use super::{Event, Outlet, POLL_INTERVAL};
+use super::{Event, Outlet};
 use crate::error::StoreError;
 use crate::pool::Db;
 use crate::sql::{float8, get, int8};
@@ -29,7 +30,7 @@ struct Position {
 }
 
 pub(super) async fn run(db: Db, mut outlet: Outlet) {
-    let mut ticks = interval(POLL_INTERVAL);
+    let mut ticks = interval(limits::CHANGES_POLL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut position = None;
     while !outlet.sender.is_closed() {

@@ -126,9 +126,9 @@ impl Tx<'_> {
             return Ok(BeginTurn::Full);
         }
         let live = self.take_idle_sandbox(&new.session, next).await?;
-        let (phase, spoken_by) = match live {
-            Some(generation) => (Phase::Running, generation.0),
-            None => (Phase::Redispatching, 0),
+        let phase = match live {
+            Some(_) => Phase::Running,
+            None => Phase::Redispatching,
         };
         self.execute(
             "begin_turn",
@@ -137,7 +137,7 @@ impl Tx<'_> {
             &[text(&new.session.as_str()), text(&phase.as_str()), int4(&turn_no(next)), int8(&all_prompts)],
         )
         .await?;
-        self.insert_turn(&new.session, &new.workspace, next, &new.prompt, spoken_by)
+        self.insert_turn(&new.session, &new.workspace, next, &new.prompt, live)
             .await?;
         Ok(match live {
             Some(generation) => BeginTurn::Delivering {

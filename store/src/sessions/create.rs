@@ -1,7 +1,7 @@
 //! Creating a session: the session, its head, turn 1, the dispatch intent and the idempotency key are one transaction.
 
 use bex_proto::session::{Phase, SessionKind};
-use bex_proto::{SessionId, TurnNo, WorkspaceId, limits};
+use bex_proto::{Generation, SessionId, TurnNo, WorkspaceId, limits};
 use serde::{Deserialize, Serialize};
 
 use crate::error::StoreError;
@@ -117,7 +117,7 @@ impl Db {
             });
         }
         tx.insert_session(new).await?;
-        tx.insert_turn(&new.id, &new.workspace, TurnNo::FIRST, &new.prompt, 0)
+        tx.insert_turn(&new.id, &new.workspace, TurnNo::FIRST, &new.prompt, None)
             .await?;
         tx.notify(Channel::Dispatch, new.id.as_str()).await?;
         tx.commit().await?;
@@ -170,15 +170,16 @@ impl Tx<'_> {
         .map(drop)
     }
 
-    /// Turn row and outbox row; `generation` 0 means that no sandbox speaks it yet.
+    /// Turn row and outbox row; without a generation no sandbox speaks it yet.
     pub(crate) async fn insert_turn(
         &self,
         session: &SessionId,
         workspace: &WorkspaceId,
         turn: TurnNo,
         prompt: &str,
-        generation: u32,
+        generation: Option<Generation>,
     ) -> Result<(), StoreError> {
+        let generation = generation.map_or(0, |g| number(g.0));
         self.execute(
             "insert_turn",
             "WITH t AS (INSERT INTO turns (session_id, turn, prompt, generation) VALUES ($1, $2, $3, $4))
@@ -187,7 +188,7 @@ impl Tx<'_> {
                 text(&session.as_str()),
                 int4(&turn_no(turn)),
                 text(&prompt),
-                int4(&number(generation)),
+                int4(&generation),
                 text(&workspace.as_str()),
             ],
         )

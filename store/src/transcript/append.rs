@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use bex_proto::ids::PartId;
-use bex_proto::transcript::Part;
+use bex_proto::transcript::{Part, UNSTORABLE_KIND};
 use bex_proto::{Generation, PartIndex, Seq, SessionId, TurnNo};
 use jiff::Timestamp;
 use tokio_postgres::Row;
@@ -11,8 +11,8 @@ use tokio_postgres::Row;
 use crate::error::StoreError;
 use crate::pool::Db;
 use crate::sql::{
-    boolean, get, int4, int4s, int8, number, optional_unsigned, text, texts, times, turn_no,
-    unsigned,
+    boolean, get, int4, int4s, int8, large, number, optional_unsigned, quota_mark, text, texts,
+    times, turn_no, unsigned,
 };
 
 /// Parts of one turn, in any order, with holes and repeats as they come.
@@ -98,8 +98,6 @@ pub enum AppendError {
     Store(#[from] StoreError),
 }
 
-const STAND_IN: &str = "data-bex-unstorable";
-
 const APPEND: &str = "SELECT * FROM bex_append($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)";
 
 impl Db {
@@ -109,8 +107,8 @@ impl Db {
     /// See [`AppendError`].
     pub async fn append(&self, batch: Append<'_>) -> Result<AppendOutcome, AppendError> {
         let columns = Columns::of(batch.turn, batch.parts)?;
-        let unstorable =
-            batch.marks == Marks::Unstorable || columns.kinds.iter().any(|kind| kind == STAND_IN);
+        let unstorable = batch.marks == Marks::Unstorable
+            || columns.kinds.iter().any(|kind| kind == UNSTORABLE_KIND);
         let log_id = batch.harvest.map(|step| step.log_id);
         let from = batch.harvest.map(|step| offset(step.from));
         let to = batch.harvest.map(|step| offset(step.to));
@@ -154,7 +152,7 @@ impl Db {
                 &[text(&session.as_str()), int4(&number(generation.0)), text(&log_id)],
             )
             .await?;
-        row.map_or(Ok(0), |row| crate::sql::large(&row, "byte_offset"))
+        row.map_or(Ok(0), |row| large(&row, "byte_offset"))
     }
 
     /// The log that was read last for a turn, with its offset: where a new observer goes on before it has seen the file.
@@ -175,13 +173,8 @@ impl Db {
                 &[text(&session.as_str()), int4(&number(generation.0)), int4(&turn_no(turn))],
             )
             .await?;
-        row.map(|row| {
-            Ok((
-                get(&row, "log_id")?,
-                crate::sql::large(&row, "byte_offset")?,
-            ))
-        })
-        .transpose()
+        row.map(|row| Ok((get(&row, "log_id")?, large(&row, "byte_offset")?)))
+            .transpose()
     }
 }
 
@@ -251,16 +244,12 @@ fn outcome(row: &Row) -> Result<AppendOutcome, StoreError> {
             });
         }
     }
-    let quota_mark = match optional_unsigned(row, "quota_turn")? {
-        Some(turn) => Some(PartId::new(turn, unsigned(row, "quota_index")?)),
-        None => None,
-    };
     Ok(AppendOutcome::Stored(Appended {
         stored: unsigned(row, "stored")?,
         duplicates: unsigned(row, "duplicates")?,
         refused_quota: unsigned(row, "refused_quota")?,
         refused_declared: unsigned(row, "refused_declared")?,
-        quota_mark,
+        quota_mark: quota_mark(row)?,
         mismatch: optional_unsigned(row, "mismatch_index")?.map(PartIndex),
         next_seq: Seq(get(row, "next_seq")?),
     }))

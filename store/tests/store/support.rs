@@ -219,15 +219,10 @@ pub fn new_session() -> NewSession {
     }
 }
 
-fn pod_name(session: &SessionId, generation: Generation) -> String {
-    format!("{session}-g{generation}")
-}
-
 pub fn new_sandbox() -> NewSandbox<'static> {
     NewSandbox {
         kind: "local",
         namespace: "ns",
-        pod: &pod_name,
         container: "driver",
         legacy: false,
         driver_kid: "k1",

@@ -13,8 +13,8 @@ use super::super::decide::{Driver, Known, Log, Seen, is_unclear};
 use super::super::harvest::{Harvest, HarvestFault};
 use super::super::log::Form;
 use super::super::settle::{Ending, TurnEndKnown};
-use super::super::teardown::name_of;
-use super::{RoundFault, Work, age};
+use super::{RoundFault, Work};
+use crate::clock::age;
 use crate::exec_client::{ExecFailure, ExecTarget};
 use crate::sandbox::Look;
 
@@ -56,7 +56,7 @@ impl Completer {
             Err(HarvestFault::Exec(ExecFailure::Terminated)) => Ok((Some(Seen::Gone), None)),
             Err(HarvestFault::Exec(ExecFailure::Unreachable | ExecFailure::Refused(_))) => {
                 tracing::info!(session = %work.lease.session, turn = %work.turn.turn, "the gateway can not be asked");
-                let look = self.deps.lifecycle.look(&name_of(work.sandbox)).await;
+                let look = self.deps.lifecycle.look(&work.sandbox.into()).await;
                 let seen = match look {
                     Look::Running => Seen::Running,
                     Look::Gone => Seen::Gone,
@@ -93,7 +93,7 @@ impl Completer {
             // it may just be being made: it is removed by name after the settle
             return Some(Seen::Unreadable);
         }
-        match self.deps.lifecycle.look(&name_of(work.sandbox)).await {
+        match self.deps.lifecycle.look(&work.sandbox.into()).await {
             Look::Gone => Some(Seen::Gone),
             Look::Running | Look::Unknown => Some(Seen::Unreadable),
         }

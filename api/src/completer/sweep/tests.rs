@@ -115,7 +115,6 @@ async fn only_what_no_living_row_names_is_removed_and_only_when_seen_twice() {
     let new = NewSandbox {
         kind: "local",
         namespace: "ns",
-        pod: &bex_proto::launch::pod_of,
         container: "c",
         legacy: false,
         driver_kid: "k",
