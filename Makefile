@@ -1,6 +1,6 @@
 # Everything a person types here; CI calls the same targets. Needs Rust and make; the rest is installed or named.
 .DEFAULT_GOAL := help
-.PHONY: help demo up down status test nightly bench fmt lint
+.PHONY: help demo up down status test nightly clients bench fmt lint
 
 export CARGO_TARGET_DIR ?= target
 BIN := $(CARGO_TARGET_DIR)/debug
@@ -32,6 +32,9 @@ test: ## format, lint, unit, store on real PostgreSQL, end to end with the real 
 
 nightly: ## as test, with ten times the merge cases
 	@BEX_MERGE_CASES=10000 NEXTEST_PROFILE=nightly scripts/test
+
+clients: ## the AI SDK's clients, oldest and newest, read stored transcripts, whole and damaged
+	@scripts/clients
 
 bench: ## the figures of the README, each beside its floor
 	@scripts/setup postgres nginx

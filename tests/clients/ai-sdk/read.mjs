@@ -1,0 +1,72 @@
+// Reads jobs from standard input, a line of JSON each: a session's stream and what is stored of it. Every client reads it whole
+// and folded; the verdict is a line of JSON.
+import { createInterface } from 'node:readline';
+import { loadClients, resume } from './clients.mjs';
+import { faultsOfEvents, faultsOfFolding, faultsOfPage, told } from './judge.mjs';
+import { bytesByCursor, finishedCalls, textsOf } from './stored.mjs';
+
+/** What a folded replay of twenty thousand deltas may cost a page. */
+const FOLDED_MS = 500;
+
+const clients = await loadClients();
+
+for await (const line of createInterface({ input: process.stdin })) {
+  const verdict = await judge(JSON.parse(line));
+  process.stdout.write(`${JSON.stringify(verdict)}\n`);
+}
+
+async function judge(job) {
+  const about = {
+    ...job,
+    texts: textsOf(job.turns),
+    finished: finishedCalls(job.turns),
+    stored: bytesByCursor(job.turns),
+  };
+  const verdict = { runs: 0, faults: [], notes: [] };
+  for (const client of clients) {
+    if (job.timed && !client.isNewest) continue;
+    const whole = await read(client, about, 'whole', verdict);
+    const folded = await read(client, about, 'folded', verdict);
+    if (!whole || !folded) continue;
+    for (const fault of faultsOfFolding(folded, whole, about.finished)) {
+      verdict.faults.push(`ai ${client.version} folded: ${fault}`);
+    }
+    if (job.timed) {
+      verdict.notes.push(`ai ${client.version}: whole ${whole.ms.toFixed(0)} ms, folded ${folded.ms.toFixed(0)} ms`);
+      if (folded.ms > FOLDED_MS) verdict.faults.push(`ai ${client.version}: folded takes ${folded.ms} ms`);
+    }
+  }
+  return verdict;
+}
+
+/** One client, one stream; `undefined` when it threw. */
+async function read(client, about, how, verdict) {
+  const query = [client.query, how === 'folded' ? 'compact=1' : ''].filter(Boolean).join('&');
+  const fault = text => verdict.faults.push(`ai ${client.version} ${how}: ${text}`);
+  let events = Promise.resolve('');
+  const fetched = async (_url, init = {}) => {
+    const headers = new Headers(init.headers);
+    headers.set('x-bex-agent-ticket', about.tickets.pop());
+    const response = await fetch(`${about.url}?${query}`, { ...init, headers });
+    if (response.status !== 200) throw new Error(`${response.status} ${await response.text()}`);
+    if (about.timed) {
+      // only the client's own time is asked for
+      const text = await response.text();
+      events = Promise.resolve(text);
+      return new Response(text, response);
+    }
+    events = response.clone().text();
+    return response;
+  };
+  verdict.runs += 1;
+  try {
+    const page = await resume(client, fetched);
+    faultsOfPage(page, about).forEach(fault);
+    // an error is the last thing a client reads, and it may be cut off behind it
+    if (!about.endsInError) faultsOfEvents(await events, about, how === 'folded').forEach(fault);
+    return page;
+  } catch (error) {
+    fault(`threw ${told(error)}`);
+    return undefined;
+  }
+}
