@@ -42,6 +42,8 @@ fn main() -> ExitCode {
         .json()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
+        // a log that cannot be written must stop nothing: the complaint about it goes to stderr too, and panics there
+        .log_internal_errors(false)
         .init();
     match cli.command {
         Command::Serve(args) => match Config::from_args(&args) {

@@ -5,12 +5,15 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use bex_testpg::Database;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_bex-api");
+/// The longest a test waits for the process.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 fn command(subcommand: &str) -> Command {
     let mut command = Command::new(BINARY);
@@ -191,6 +194,29 @@ fn an_older_schema_and_a_missing_grant_stop_it_by_name() {
         "{}",
         said(&output)
     );
+}
+
+#[test]
+fn a_log_that_takes_nothing_stops_nothing() {
+    let (dir, database) = (tempfile::tempdir().unwrap(), database());
+    assert_eq!(migrate(&database.url).status.code(), Some(0));
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let admin = free.local_addr().unwrap();
+    drop(free);
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full");
+    let mut child = serve(dir.path(), &database.url)
+        .env("BEX_ADMIN_LISTEN", admin.to_string())
+        .stderr(full.unwrap())
+        .spawn()
+        .unwrap();
+    let until = Instant::now() + PATIENCE;
+    while TcpStream::connect(admin).is_err() {
+        assert_eq!(child.try_wait().unwrap(), None, "it ended");
+        assert!(Instant::now() < until, "it never listens");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGTERM).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
 #[test]

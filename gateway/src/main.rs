@@ -39,6 +39,8 @@ fn main() -> ExitCode {
         .json()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
+        // a log that cannot be written must stop nothing: the complaint about it goes to stderr too, and panics there
+        .log_internal_errors(false)
         .init();
     let runtime = match tokio::runtime::Builder::new_multi_thread()
         .enable_all()

@@ -201,6 +201,31 @@ async fn an_empty_database_stops_the_start() {
 }
 
 #[tokio::test]
+async fn a_log_that_takes_nothing_stops_nothing() {
+    let database = database().await;
+    let login = Login::new(&database);
+    let admin = std::net::TcpListener::bind("127.0.0.1:0")
+        .and_then(|free| free.local_addr())
+        .expect("a port");
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full");
+    let mut child = gateway(&login.url())
+        .env("BEX_ADMIN_LISTEN", admin.to_string())
+        .stderr(full.expect("a full disk"))
+        .spawn()
+        .expect("started");
+    let until = std::time::Instant::now() + PATIENCE;
+    while TcpStream::connect(admin).is_err() {
+        assert_eq!(child.try_wait().expect("a child"), None, "it ended");
+        assert!(std::time::Instant::now() < until, "it never listens");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(get(admin, "/readyz").0, 200);
+    let pid = i32::try_from(child.id()).expect("a pid");
+    kill(Pid::from_raw(pid), Signal::SIGTERM).expect("it lives");
+    assert_eq!(child.wait().expect("its end").code(), Some(0));
+}
+
+#[tokio::test]
 async fn it_serves_says_so_and_ends_with_0() {
     let database = database().await;
     let login = Login::new(&database);
