@@ -17,6 +17,9 @@ use super::{Api, ApiError, validate};
 use crate::auth::{Caller, Role};
 use crate::exec_client::ExecFailure;
 
+/// When a full or recovering gateway may be asked again.
+const RETRY_SECONDS: u32 = 1;
+
 /// A command.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -80,10 +83,21 @@ pub(super) fn refusal(failure: ExecFailure) -> ApiError {
         ExecFailure::Timeout => Code::ExecTimeout,
         ExecFailure::Transport => Code::ExecTransport,
         ExecFailure::Unreachable => Code::Unavailable,
-        ExecFailure::Refused(status) => {
+        ExecFailure::Refused(status) => refused_with(status),
+    };
+    match code {
+        Code::Overloaded | Code::Unavailable => ApiError::from(code).retry_after(RETRY_SECONDS),
+        other => other.into(),
+    }
+}
+
+/// A gateway that is full, or whose store is away, is nobody's mistake; any other refusal is ours.
+fn refused_with(status: u16) -> Code {
+    [Code::Overloaded, Code::Unavailable]
+        .into_iter()
+        .find(|code| code.status() == status)
+        .unwrap_or_else(|| {
             tracing::error!(status, "the gateway refused an exec request");
             Code::Internal
-        }
-    };
-    code.into()
+        })
 }

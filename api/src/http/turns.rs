@@ -154,8 +154,11 @@ pub async fn stop(
         .and_then(|sandbox| target_of(&session, &sandbox));
     if let Some(target) = target {
         match api.sandboxes.stop(&target, turn).await {
+            Ok(())
             // gone or not speaking it any more: the settle tells the outcome
-            Ok(()) | Err(ExecFailure::Terminated | ExecFailure::Busy) => {}
+            | Err(ExecFailure::Terminated | ExecFailure::Busy)
+            // not speaking it yet, the delivery is on its way: the Completer asks again
+            | Err(ExecFailure::Unsupported) => {}
             Err(failure) => return Err(super::exec::refusal(failure)),
         }
     }

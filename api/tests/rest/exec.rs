@@ -50,6 +50,8 @@ async fn refusals_of_the_gateway_keep_their_meaning() {
         (ExecFailure::OutputLimit, "output_limit"),
         (ExecFailure::Timeout, "exec_timeout"),
         (ExecFailure::Transport, "exec_transport"),
+        (ExecFailure::Refused(429), "overloaded"),
+        (ExecFailure::Refused(503), "unavailable"),
         (ExecFailure::Refused(400), "internal"),
     ] {
         *world.sandboxes.refusal.lock().unwrap() = Some(failure);

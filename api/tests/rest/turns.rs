@@ -257,7 +257,12 @@ async fn stop_asks_the_driver_of_an_open_turn() {
         *world.sandboxes.refusal.lock().unwrap() = Some(failure);
         stop("1").await.refused(code);
     }
-    for settled_soon in [ExecFailure::Terminated, ExecFailure::Busy] {
+    for settled_soon in [
+        ExecFailure::Terminated,
+        ExecFailure::Busy,
+        // the driver does not know the turn yet
+        ExecFailure::Unsupported,
+    ] {
         *world.sandboxes.refusal.lock().unwrap() = Some(settled_soon);
         stop("1").await.ok(202);
     }

@@ -121,7 +121,7 @@ impl Db {
             .map(StoredPart::read)
             .collect::<Result<Vec<_>, _>>()?;
         let next_after = parts.last().map_or(after, |part| part.seq);
-        let caught_up = head.is_none_or(|head| next_after.0 + 1 >= head.next_seq.0);
+        let caught_up = head.is_none_or(|head| next_after.0 >= head.next_seq.0 - 1);
         Ok(FeedPage {
             parts,
             next_after,

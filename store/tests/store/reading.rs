@@ -123,6 +123,12 @@ async fn a_feed_is_in_commit_order_and_says_when_it_is_caught_up() {
         (page.parts.len(), page.next_after, page.caught_up),
         (0, Seq(3), true)
     );
+    let last = Seq(i64::MAX);
+    let page = store.db.read_feed(&session, last, 3).await.unwrap();
+    assert_eq!(
+        (page.parts.len(), page.next_after, page.caught_up),
+        (0, last, true)
+    );
     let nobody = store
         .db
         .read_feed(&SessionId::random(), Seq(-1), 3)
