@@ -1,7 +1,7 @@
 //! The program inside a sandbox.
 //!
 //! One straight line: [`profile`] says what to run, an [`agent`] speaks, what it says is mapped to UI parts, made
-//! [storable](storable), redacted, numbered, logged and only then shown ([`sink`]); [`http`] serves it to the gateway. [`exec`] is
+//! [`storable`], redacted, numbered, logged and only then shown ([`sink`]); [`http`] serves it to the gateway. [`exec`] is
 //! the other face of the same binary: it reads status and log for the api. The driver never exits by itself while it may still
 //! have something to show: under a restart policy of `Never` its log would be out of reach.
 

@@ -11,7 +11,7 @@ pub const CODE_HEADER: &str = "x-bex-error";
 /// Whether the same request may be sent again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Retry {
-    /// Nothing was done; the same request may be sent again.
+    /// The same request may be sent again, with the same idempotency key where one was sent, and may then succeed.
     Safe,
     /// Sending the same request again gives the same answer.
     Useless,

@@ -9,6 +9,7 @@ use agent_client_protocol::Error;
 use agent_client_protocol::v1::schema::{
     ReadTextFileRequest, ReadTextFileResponse, WriteTextFileRequest, WriteTextFileResponse,
 };
+use tokio::io::AsyncReadExt;
 
 use crate::bounds::AGENT_FILE_BYTES;
 
@@ -25,11 +26,12 @@ impl Files {
     /// A text file, or the lines asked for.
     pub async fn read(&self, request: ReadTextFileRequest) -> Result<ReadTextFileResponse, Error> {
         let path = self.resolve(&request.path).await?;
-        let size = tokio::fs::metadata(&path).await.map_err(refusal)?.len();
-        if size > AGENT_FILE_BYTES {
+        let file = tokio::fs::File::open(&path).await.map_err(refusal)?;
+        let (mut bounded, mut text) = (file.take(AGENT_FILE_BYTES + 1), String::new());
+        bounded.read_to_string(&mut text).await.map_err(refusal)?;
+        if bounded.limit() == 0 {
             return Err(Error::invalid_params().data("the file is too large"));
         }
-        let text = tokio::fs::read_to_string(&path).await.map_err(refusal)?;
         let text = match (request.line, request.limit) {
             (None, None) => text,
             (line, limit) => text
@@ -107,6 +109,12 @@ mod tests {
         read.line = Some(2);
         read.limit = Some(1);
         assert_eq!(files.read(read).await.expect("read").content, "2\n");
+        let large = std::fs::File::create(work.join("large")).expect("a file");
+        for (size, fits) in [(AGENT_FILE_BYTES, true), (AGENT_FILE_BYTES + 1, false)] {
+            large.set_len(size).expect("a size");
+            let read = files.read(ReadTextFileRequest::new("s", "large")).await;
+            assert_eq!(read.is_ok(), fits, "{size} bytes");
+        }
         for path in ["link", "../secret", "/etc/hostname"] {
             assert!(
                 files
