@@ -68,6 +68,16 @@ fn serve(dir: &Path, database_url: &str) -> Command {
     command
 }
 
+/// Status line, headers and body.
+fn asked(address: SocketAddr, path: &str) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect(address)?;
+    let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes())?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(answer)
+}
+
 /// A running server, killed when the test fails.
 struct Running {
     child: Child,
@@ -106,15 +116,7 @@ impl Running {
     }
 
     fn get(&self, address: SocketAddr, path: &str) -> String {
-        let mut stream = TcpStream::connect(address).unwrap();
-        write!(
-            stream,
-            "GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
-        )
-        .unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer
+        asked(address, path).unwrap()
     }
 
     /// SIGTERM, its exit code, and what it still said.
@@ -196,8 +198,8 @@ fn an_older_schema_and_a_missing_grant_stop_it_by_name() {
     );
 }
 
-#[test]
-fn a_log_that_takes_nothing_stops_nothing() {
+#[tokio::test]
+async fn a_log_that_takes_nothing_stops_nothing() {
     let (dir, database) = (tempfile::tempdir().unwrap(), database());
     assert_eq!(migrate(&database.url).status.code(), Some(0));
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -210,10 +212,10 @@ fn a_log_that_takes_nothing_stops_nothing() {
         .spawn()
         .unwrap();
     let until = Instant::now() + PATIENCE;
-    while TcpStream::connect(admin).is_err() {
+    while !asked(admin, "/readyz").is_ok_and(|answer| answer.starts_with("HTTP/1.1 200")) {
         assert_eq!(child.try_wait().unwrap(), None, "it ended");
-        assert!(Instant::now() < until, "it never listens");
-        std::thread::sleep(Duration::from_millis(20));
+        assert!(Instant::now() < until, "it is never ready");
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
     kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGTERM).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(0));
