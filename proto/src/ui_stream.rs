@@ -1,10 +1,13 @@
 //! The UI message stream a browser reads: what kinds of chunks there are, and how a stored conversation is put together
 //! so that no client of it throws.
 
+mod chunk;
+mod citations;
 mod compact;
 mod guard;
 mod head;
 mod profile;
+mod scrub;
 mod shape;
 
 pub use compact::{Compact, Folded};

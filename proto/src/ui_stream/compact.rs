@@ -1,10 +1,13 @@
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::chunk::{self, Chunk, Writing};
 use super::head::{ChunkHead, ChunkKind, Form};
+use super::profile::Profile;
+use super::shape;
 use crate::ids::PartId;
 use crate::limits;
 
@@ -22,15 +25,15 @@ pub struct Folded {
 /// Folds a replay (`?compact=1`): one delta per text, reasoning and tool input, and finished calls in the form that does not
 /// make a page run its tools again (`tool-input-start`, one `tool-input-delta`, the output, but no `tool-input-available`).
 ///
-/// A client copies its whole message with every chunk, so twenty thousand deltas cost it seconds and one costs nothing. Holds at
-/// most [`limits::COMPACT_BYTES`]; more is given out as a further delta.
+/// A client copies its whole message with every chunk, so twenty thousand deltas cost it seconds and one costs nothing. A page
+/// ends up with the same parts in the same order. Holds at most [`limits::COMPACT_BYTES`]; more is given out as a further delta.
 #[derive(Debug, Default)]
 pub struct Compact {
     /// Runs and calls by the id they have on the wire, texts and tools apart.
     runs: BTreeMap<(Family, Box<str>), Held>,
     held_bytes: usize,
-    /// Calls of whose input something went out already: their whole input must not follow as a delta.
-    spilled: BTreeSet<Box<str>>,
+    /// What was begun here, so that a client has its part in its place: deltas of nothing else are held.
+    begun: BTreeMap<(Family, Box<str>), Begun>,
     last: Option<PartId>,
 }
 
@@ -40,6 +43,24 @@ enum Family {
     Reasoning,
     Input,
     Call,
+}
+
+/// How much a client has of what was begun.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Begun {
+    /// A start alone, behind which any delta may stand.
+    Bare,
+    /// More: a whole input must not follow as a delta, unless it begins anew.
+    Filled,
+}
+
+/// A part that belongs to a run or call.
+#[derive(Clone, Copy)]
+struct Stored<'a> {
+    id: PartId,
+    chunk_id: &'a str,
+    head: &'a ChunkHead,
+    bytes: &'a Bytes,
 }
 
 /// What is held back of one run.
@@ -69,65 +90,64 @@ struct Delta<'a> {
     delta: &'a RawValue,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Input<'a> {
-    #[serde(borrow)]
-    tool_name: &'a RawValue,
-    #[serde(borrow)]
-    input: &'a RawValue,
-    #[serde(default)]
-    provider_executed: bool,
-    #[serde(default)]
-    dynamic: bool,
-}
-
 impl Compact {
     /// Takes the next stored part and appends what can go out now.
     pub fn push(&mut self, id: PartId, head: &ChunkHead, bytes: &Bytes, out: &mut Vec<Folded>) {
         if self.last.is_some_and(|last| last.turn != id.turn) {
             self.flush(out);
+            self.begun.clear();
         }
+        self.last = Some(id);
+        // what clients cannot take is shown as data, and is part of nothing
         let chunk_id = head
             .chunk_id
             .as_deref()
-            .filter(|_| head.form == Form::Clean);
-        self.last = Some(id);
-        match (family(&head.kind), chunk_id) {
-            (Some(family), Some(chunk_id)) if self.hold_delta(family, chunk_id, id, bytes) => {
-                if self.held_bytes > limits::COMPACT_BYTES {
-                    self.flush(out);
-                }
+            .filter(|_| head.form != Form::Broken);
+        let Some((role, chunk_id)) = role(&head.kind).zip(chunk_id) else {
+            if ends_a_step(&head.kind) && head.form != Form::Broken {
+                self.flush_before(out);
             }
-            (_, Some(chunk_id)) if head.kind == ChunkKind::ToolInputAvailable => {
-                self.call(chunk_id, id, head, bytes, out)
+            if head.kind == ChunkKind::StartStep {
+                self.begun.clear();
             }
-            (_, chunk_id) => {
-                match &head.kind {
-                    ChunkKind::ToolOutputAvailable | ChunkKind::ToolOutputError => {
-                        if let Some(held) =
-                            chunk_id.and_then(|c| self.runs.remove(&(Family::Call, c.into())))
-                        {
-                            self.held_bytes -= held.size();
-                        }
-                    }
-                    kind => self.release(kind, chunk_id, out),
+            return self.give(head.clone(), bytes.clone(), out);
+        };
+        let part = Stored {
+            id,
+            chunk_id,
+            head,
+            bytes,
+        };
+        match role {
+            Role::Start(family) => self.start(family, part, out),
+            Role::Delta(family) => self.delta(family, part, out),
+            Role::End(family) => {
+                self.release(family, chunk_id, out);
+                self.begun.remove(&(family, chunk_id.into()));
+                self.give(head.clone(), bytes.clone(), out);
+            }
+            Role::Call => self.call(part, out),
+            Role::Answer => {
+                if self.take(Family::Call, chunk_id).is_none() {
+                    self.release(Family::Input, chunk_id, out);
                 }
+                self.begun.remove(&(Family::Input, chunk_id.into()));
                 self.give(head.clone(), bytes.clone(), out);
             }
         }
+        if self.held_bytes > limits::COMPACT_BYTES {
+            self.flush(out);
+        }
     }
 
-    /// Gives out all that is held back, in the order in which it began: the replay ends here.
+    /// Gives out all that is held back, in the order in which it began: the replay ends here, or what follows does not continue it.
     pub fn flush(&mut self, out: &mut Vec<Folded>) {
         let mut held: Vec<_> = std::mem::take(&mut self.runs).into_iter().collect();
         held.sort_by_key(|(_, held)| held.since);
         let mut rest = held.len();
         for ((family, chunk_id), held) in held {
             rest -= 1;
-            if family == Family::Input {
-                self.spilled.insert(chunk_id.clone());
-            }
+            self.fill(family, &chunk_id);
             let (head, bytes) = held.what.chunk(family, &chunk_id);
             out.push(Folded {
                 id: self.last.filter(|_| rest == 0),
@@ -136,109 +156,110 @@ impl Compact {
             });
         }
         self.held_bytes = 0;
+        // the next delta of a text may begin another part, whose place is where it stands
+        self.begun.retain(|(family, _), _| *family == Family::Input);
     }
 
-    /// Whether the part is a plain delta, which is then held.
-    fn hold_delta(&mut self, family: Family, chunk_id: &str, id: PartId, bytes: &[u8]) -> bool {
-        let Ok(delta) = serde_json::from_slice::<Delta<'_>>(bytes) else {
-            return false;
-        };
-        let quoted = delta.delta.get();
-        let inside = &quoted.as_bytes()[1..quoted.len() - 1];
-        let held = self
-            .runs
-            .entry((family, chunk_id.into()))
-            .or_insert_with(|| Held {
-                since: id,
+    fn start(&mut self, family: Family, part: Stored<'_>, out: &mut Vec<Folded>) {
+        if self.is_called(family, part.chunk_id) {
+            return;
+        }
+        self.release(family, part.chunk_id, out);
+        // an input that is no JSON does not go on with one
+        let is_plain = memchr::memmem::find(part.bytes, b"inputEncoding").is_none();
+        let begun = if is_plain { Begun::Bare } else { Begun::Filled };
+        self.begun.insert((family, part.chunk_id.into()), begun);
+        self.give(part.head.clone(), part.bytes.clone(), out);
+    }
+
+    /// A delta is held if it is nothing but one, and continues what was begun.
+    fn delta(&mut self, family: Family, part: Stored<'_>, out: &mut Vec<Folded>) {
+        if self.is_called(family, part.chunk_id) {
+            return;
+        }
+        let key = (family, part.chunk_id.into());
+        if part.head.form == Form::Clean
+            && self.begun.contains_key(&key)
+            && let Ok(delta) = serde_json::from_slice::<Delta<'_>>(part.bytes)
+        {
+            let quoted = delta.delta.get();
+            let inside = &quoted.as_bytes()[1..quoted.len() - 1];
+            let held = self.runs.entry(key).or_insert_with(|| Held {
+                since: part.id,
                 what: What::Delta(Vec::new()),
             });
-        if let What::Delta(joined) = &mut held.what {
-            joined.extend_from_slice(inside);
-            self.held_bytes += inside.len();
+            if let What::Delta(joined) = &mut held.what {
+                joined.extend_from_slice(inside);
+                self.held_bytes += inside.len();
+            }
+            return;
         }
-        true
+        self.release(family, part.chunk_id, out);
+        if family == Family::Input {
+            self.fill(family, part.chunk_id);
+        } else {
+            self.begun.insert(key, Begun::Filled);
+        }
+        self.give(part.head.clone(), part.bytes.clone(), out);
     }
 
     /// A whole call: its input becomes the run's one delta, the call itself waits for its output.
-    fn call(
-        &mut self,
-        chunk_id: &str,
-        id: PartId,
-        head: &ChunkHead,
-        bytes: &Bytes,
-        out: &mut Vec<Folded>,
-    ) {
-        let input = serde_json::from_slice::<Input<'_>>(bytes)
-            .ok()
-            .filter(|i| !i.provider_executed && !self.spilled.contains(chunk_id));
-        let Some(input) = input else {
-            self.release(&head.kind, Some(chunk_id), out);
-            return self.give(head.clone(), bytes.clone(), out);
-        };
-        let streamed = self.runs.remove(&(Family::Input, chunk_id.into()));
-        let quoted = serde_json::to_string(input.input.get()).expect("a text always serialises");
-        let id_json = serde_json::to_string(chunk_id).expect("a text always serialises");
-        self.held_bytes += bytes.len();
-        self.runs.insert(
-            (Family::Call, chunk_id.into()),
-            Held {
-                since: id,
-                what: What::Call(head.clone(), bytes.clone()),
-            },
-        );
-        match streamed {
-            Some(held) => self.held_bytes -= held.size(),
-            None => {
-                let dynamic = if input.dynamic {
-                    ",\"dynamic\":true"
-                } else {
-                    ""
-                };
-                let start = format!(
-                    r#"{{"type":"tool-input-start","toolCallId":{id_json},"toolName":{}{dynamic}}}"#,
-                    input.tool_name.get()
-                );
-                self.give_written(start, out);
-            }
+    fn call(&mut self, part: Stored<'_>, out: &mut Vec<Folded>) {
+        if self.is_called(Family::Input, part.chunk_id) {
+            return;
         }
-        self.give_written(
-            format!(
-                r#"{{"type":"tool-input-delta","toolCallId":{id_json},"inputTextDelta":{quoted}}}"#
-            ),
-            out,
-        );
-        if self.held_bytes > limits::COMPACT_BYTES {
-            self.flush(out);
+        let begun = self.begun.remove(&(Family::Input, part.chunk_id.into()));
+        let call = match part.head.form {
+            Form::Clean => None,
+            _ => shape::clean(part.bytes, &part.head.kind, Profile::Current, None),
+        };
+        let call = call.map_or_else(|| part.bytes.clone(), Bytes::from);
+        let Some(delta) = folded_call(&call) else {
+            self.release(Family::Input, part.chunk_id, out);
+            return self.give(part.head.clone(), part.bytes.clone(), out);
+        };
+        self.take(Family::Input, part.chunk_id);
+        let restart = restarted(&call);
+        if begun != Some(Begun::Bare) || restart.says_more {
+            self.give_written(restart.start, out);
+        }
+        self.give_written(delta, out);
+        self.held_bytes += call.len();
+        let head = ChunkHead {
+            form: Form::Clean,
+            ..part.head.clone()
+        };
+        let held = Held {
+            since: part.id,
+            what: What::Call(head, call),
+        };
+        self.runs.insert((Family::Call, part.chunk_id.into()), held);
+    }
+
+    /// Whether a whole call of this id waits for its output: what else says its input says it again.
+    fn is_called(&self, family: Family, chunk_id: &str) -> bool {
+        family == Family::Input && self.runs.contains_key(&(Family::Call, chunk_id.into()))
+    }
+
+    fn fill(&mut self, family: Family, chunk_id: &str) {
+        if let Some(begun) = self.begun.get_mut(&(family, chunk_id.into())) {
+            *begun = Begun::Filled;
         }
     }
 
-    /// What must be out before a part of this kind: the run it ends, or everything at a step's border.
-    fn release(&mut self, kind: &ChunkKind, chunk_id: Option<&str>, out: &mut Vec<Folded>) {
-        let ended = match kind {
-            ChunkKind::TextStart | ChunkKind::TextDelta | ChunkKind::TextEnd => Family::Text,
-            ChunkKind::ReasoningStart | ChunkKind::ReasoningDelta | ChunkKind::ReasoningEnd => {
-                Family::Reasoning
-            }
-            ChunkKind::ToolInputStart
-            | ChunkKind::ToolInputDelta
-            | ChunkKind::ToolInputAvailable
-            | ChunkKind::ToolInputError => Family::Input,
-            ChunkKind::StartStep
-            | ChunkKind::FinishStep
-            | ChunkKind::Finish
-            | ChunkKind::Abort
-            | ChunkKind::Error => return self.flush_before(out),
-            _ => return,
-        };
-        let Some(chunk_id) = chunk_id else { return };
-        if let Some(held) = self.runs.remove(&(ended, chunk_id.into())) {
-            self.held_bytes -= held.size();
-            let (head, bytes) = held.what.chunk(ended, chunk_id);
-            out.push(Folded {
-                id: None,
-                head,
-                bytes,
-            });
+    fn take(&mut self, family: Family, chunk_id: &str) -> Option<Held> {
+        let held = self.runs.remove(&(family, chunk_id.into()))?;
+        self.held_bytes -= held.size();
+        Some(held)
+    }
+
+    /// Gives out what is held of a run: a part that ends it, or says more, follows.
+    fn release(&mut self, family: Family, chunk_id: &str, out: &mut Vec<Folded>) {
+        if let Some(held) = self.take(family, chunk_id) {
+            self.fill(family, chunk_id);
+            let (head, bytes) = held.what.chunk(family, chunk_id);
+            let id = None;
+            out.push(Folded { id, head, bytes });
         }
     }
 
@@ -266,6 +287,82 @@ impl Compact {
             head,
             bytes: Bytes::from(json),
         });
+    }
+}
+
+/// What a chunk does to the run or call that it names.
+#[derive(Debug, Clone, Copy)]
+enum Role {
+    Start(Family),
+    Delta(Family),
+    End(Family),
+    Call,
+    Answer,
+}
+
+fn role(kind: &ChunkKind) -> Option<Role> {
+    Some(match kind {
+        ChunkKind::TextStart => Role::Start(Family::Text),
+        ChunkKind::TextDelta => Role::Delta(Family::Text),
+        ChunkKind::TextEnd => Role::End(Family::Text),
+        ChunkKind::ReasoningStart => Role::Start(Family::Reasoning),
+        ChunkKind::ReasoningDelta => Role::Delta(Family::Reasoning),
+        ChunkKind::ReasoningEnd => Role::End(Family::Reasoning),
+        ChunkKind::ToolInputStart => Role::Start(Family::Input),
+        ChunkKind::ToolInputDelta => Role::Delta(Family::Input),
+        ChunkKind::ToolInputAvailable => Role::Call,
+        ChunkKind::ToolInputError
+        | ChunkKind::ToolOutputAvailable
+        | ChunkKind::ToolOutputError
+        | ChunkKind::ToolOutputDenied => Role::Answer,
+        _ => return None,
+    })
+}
+
+fn ends_a_step(kind: &ChunkKind) -> bool {
+    matches!(
+        kind,
+        ChunkKind::StartStep
+            | ChunkKind::FinishStep
+            | ChunkKind::Finish
+            | ChunkKind::Abort
+            | ChunkKind::Error
+    )
+}
+
+/// A call's input as one delta. `None` for a call that no page runs anyway.
+fn folded_call(call: &[u8]) -> Option<String> {
+    let call = Chunk::read(call)?;
+    if call.get("providerExecuted") == Some("true") {
+        return None;
+    }
+    let mut delta = Writing::new("tool-input-delta");
+    delta.field("toolCallId", call.get("toolCallId")?);
+    delta.field("inputTextDelta", &chunk::json(call.get("input")?));
+    Some(delta.done())
+}
+
+/// The start that a call makes for itself.
+struct Restart {
+    start: String,
+    /// It says what the call's own start cannot have said.
+    says_more: bool,
+}
+
+fn restarted(call: &[u8]) -> Restart {
+    let mut start = Writing::new("tool-input-start");
+    let mut says_more = false;
+    for (name, value) in Chunk::read(call).iter().flat_map(Chunk::fields) {
+        match name {
+            "type" | "input" => continue,
+            "toolCallId" | "toolName" | "dynamic" | "providerExecuted" => {}
+            _ => says_more = true,
+        }
+        start.field(name, value.get());
+    }
+    Restart {
+        start: start.done(),
+        says_more,
     }
 }
 
@@ -303,136 +400,5 @@ impl What {
     }
 }
 
-fn family(kind: &ChunkKind) -> Option<Family> {
-    match kind {
-        ChunkKind::TextDelta => Some(Family::Text),
-        ChunkKind::ReasoningDelta => Some(Family::Reasoning),
-        ChunkKind::ToolInputDelta => Some(Family::Input),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn fold(chunks: &[&str]) -> Vec<(Option<String>, String)> {
-        let (mut compact, mut out) = (Compact::default(), Vec::new());
-        for (i, chunk) in chunks.iter().enumerate() {
-            let head = ChunkHead::read(chunk).expect("a chunk");
-            compact.push(
-                PartId::new(1, i as u32),
-                &head,
-                &Bytes::copy_from_slice(chunk.as_bytes()),
-                &mut out,
-            );
-        }
-        compact.flush(&mut out);
-        out.into_iter()
-            .map(|f| {
-                (
-                    f.id.map(|id| id.to_string()),
-                    String::from_utf8(f.bytes.to_vec()).expect("json"),
-                )
-            })
-            .collect()
-    }
-
-    fn texts(chunks: &[&str]) -> Vec<String> {
-        fold(chunks).into_iter().map(|(_, text)| text).collect()
-    }
-
-    #[test]
-    fn deltas_become_one_and_escapes_stay_as_they_were() {
-        let folded = fold(&[
-            r#"{"type":"text-start","id":"t"}"#,
-            r#"{"type":"text-delta","id":"t","delta":"a\ud83d"}"#,
-            r#"{"type":"text-delta","id":"t","delta":"\ude00\n"}"#,
-            r#"{"type":"text-end","id":"t"}"#,
-        ]);
-        assert_eq!(
-            folded[1],
-            (
-                None,
-                r#"{"type":"text-delta","id":"t","delta":"a\ud83d\ude00\n"}"#.to_owned()
-            )
-        );
-        assert_eq!(
-            folded[2],
-            (
-                Some("1.3".to_owned()),
-                r#"{"type":"text-end","id":"t"}"#.to_owned()
-            )
-        );
-    }
-
-    #[test]
-    fn no_cursor_skips_what_is_held() {
-        let folded = fold(&[
-            r#"{"type":"text-start","id":"a"}"#,
-            r#"{"type":"reasoning-start","id":"b"}"#,
-            r#"{"type":"text-delta","id":"a","delta":"1"}"#,
-            r#"{"type":"reasoning-delta","id":"b","delta":"2"}"#,
-            r#"{"type":"text-end","id":"a"}"#,
-            r#"{"type":"data-x","data":1}"#,
-        ]);
-        let cursors: Vec<_> = folded.iter().map(|(id, _)| id.as_deref()).collect();
-        assert_eq!(
-            cursors,
-            [Some("1.0"), Some("1.1"), None, None, None, Some("1.5")],
-            "{folded:?}"
-        );
-    }
-
-    const START: &str = r#"{"type":"tool-input-start","toolCallId":"c","toolName":"x"}"#;
-    const CALL: &str =
-        r#"{"type":"tool-input-available","toolCallId":"c","toolName":"x","input":{"a":"b"}}"#;
-    const OUTPUT: &str = r#"{"type":"tool-output-available","toolCallId":"c","output":1}"#;
-    const WHOLE: &str =
-        r#"{"type":"tool-input-delta","toolCallId":"c","inputTextDelta":"{\"a\":\"b\"}"}"#;
-
-    #[test]
-    fn a_finished_call_does_not_run_again() {
-        assert_eq!(texts(&[CALL, OUTPUT]), [START, WHOLE, OUTPUT]);
-        let streamed = r#"{"type":"tool-input-delta","toolCallId":"c","inputTextDelta":"{\"a\""}"#;
-        assert_eq!(
-            texts(&[START, streamed, streamed, CALL, OUTPUT]),
-            [START, WHOLE, OUTPUT]
-        );
-    }
-
-    #[test]
-    fn an_unfinished_call_is_a_call() {
-        assert_eq!(texts(&[CALL]), [START, WHOLE, CALL]);
-        assert_eq!(
-            texts(&[CALL, r#"{"type":"finish-step"}"#, OUTPUT]),
-            [START, WHOLE, CALL, r#"{"type":"finish-step"}"#, OUTPUT]
-        );
-    }
-
-    #[test]
-    fn what_says_more_than_a_delta_stands_alone() {
-        let odd = r#"{"type":"text-delta","id":"t","delta":"b","providerMetadata":{"x":{}}}"#;
-        let plain = r#"{"type":"text-delta","id":"t","delta":"a"}"#;
-        assert_eq!(texts(&[plain, odd, plain]), [plain, odd, plain]);
-    }
-
-    #[test]
-    fn the_bound_holds() {
-        let chunk = format!(
-            r#"{{"type":"text-delta","id":"t","delta":"{}"}}"#,
-            "x".repeat(900_000)
-        );
-        let (mut compact, mut out) = (Compact::default(), Vec::new());
-        for i in 0..20 {
-            compact.push(
-                PartId::new(1, i),
-                &ChunkHead::read(&chunk).expect("a chunk"),
-                &Bytes::from(chunk.clone()),
-                &mut out,
-            );
-            assert!(compact.held_bytes <= limits::COMPACT_BYTES);
-        }
-        assert!(!out.is_empty());
-    }
-}
+mod tests;

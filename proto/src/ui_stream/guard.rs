@@ -1,12 +1,18 @@
 use std::collections::BTreeMap;
 
+mod written;
+
 use bytes::Bytes;
-use serde_json::{Map, Value, json};
+use serde_json::json;
 
 use super::head::{Binding, ChunkHead, ChunkKind, Form};
 use super::profile::Profile;
 use super::shape;
 use crate::ids::TurnNo;
+use written::{
+    denied, input_error_in_two, interrupted, metadata_of, stand_in_call, turn_error, wrapped,
+    written,
+};
 
 /// One chunk for a viewer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -119,7 +125,7 @@ impl Guard {
         match fate {
             Fate::Pass => self.pass(head, None, bytes, out),
             Fate::Bind(binding) => self.pass(head, Some(binding), bytes, out),
-            Fate::Wrap => out.extend(wrapped(bytes)),
+            Fate::Wrap => out.extend(wrapped(bytes, self.profile)),
             Fate::Drop | Fate::Replaced => {}
         }
     }
@@ -179,12 +185,12 @@ impl Guard {
         let id = head.chunk_id.as_deref();
         match &head.kind {
             ChunkKind::Start => {
-                out.extend(metadata_of(bytes));
+                out.extend(metadata_of(bytes, self.profile));
                 Fate::Replaced
             }
             ChunkKind::Finish => {
                 self.close_open(out);
-                out.extend(metadata_of(bytes));
+                out.extend(metadata_of(bytes, self.profile));
                 Fate::Replaced
             }
             ChunkKind::Error if place == Place::Earlier => {
@@ -192,7 +198,15 @@ impl Guard {
                 out.push(turn_error(turn, bytes));
                 Fate::Replaced
             }
-            ChunkKind::Error => Fate::Pass,
+            ChunkKind::Error => {
+                // a client reads nothing behind it, not even what ends a call
+                self.close_open(out);
+                out.extend(
+                    self.open_tools()
+                        .map(|(id, tool)| interrupted(id, tool.binding)),
+                );
+                Fate::Pass
+            }
             ChunkKind::Abort => {
                 self.close_open(out);
                 Fate::Pass
@@ -249,19 +263,19 @@ impl Guard {
         if self.profile == Profile::Current && bind.is_none() && head.form == Form::Clean {
             return out.push(Output::Verbatim);
         }
-        let Some(mut chunk) = object(bytes) else {
-            return;
-        };
-        if let Some(binding) = bind {
-            set_binding(&mut chunk, binding);
-        }
-        if bind.is_none() && head.form == Form::Clean && shape::fits_strictly(&chunk, &head.kind) {
+        if bind.is_none() && head.form == Form::Clean && shape::fits_strictly(bytes, &head.kind) {
             return out.push(Output::Verbatim);
         }
-        out.extend(
-            shape::clean(&chunk, &head.kind, self.profile)
-                .map(|chunk| written(Value::Object(chunk))),
-        );
+        let cleaned = shape::clean(bytes, &head.kind, self.profile, bind);
+        out.extend(cleaned.map(|chunk| Output::Written(Bytes::from(chunk))));
+    }
+
+    fn open_tools(&self) -> impl Iterator<Item = (&str, &Tool)> {
+        let open = |(_, tool): &(_, &Tool)| tool.progress != Progress::Answered;
+        self.tools
+            .iter()
+            .map(|(id, tool)| (&**id, tool))
+            .filter(open)
     }
 
     fn close_open(&mut self, out: &mut Vec<Output>) {
@@ -294,14 +308,10 @@ impl Guard {
         let known = self.tools.get(id).copied();
         let repeated = known.is_some_and(|tool| match (&head.kind, tool.progress) {
             _ if tool.origin == Origin::StandIn => true,
-            (ChunkKind::ToolInputStart, progress) => {
-                progress != Progress::Answered || tool.step == self.step
-            }
-            (ChunkKind::ToolInputAvailable, Progress::Called) => true,
-            (ChunkKind::ToolInputAvailable | ChunkKind::ToolInputError, Progress::Answered) => {
-                tool.step == self.step
-            }
-            _ => false,
+            // a start over: clients forget what was streamed before
+            (_, Progress::Streaming) => false,
+            (kind, Progress::Called) => *kind != ChunkKind::ToolInputError,
+            (_, Progress::Answered) => tool.step == self.step,
         });
         let streaming = known.filter(|tool| tool.progress == Progress::Streaming);
         // without its start nobody knows a call's name, and its whole input follows anyway
@@ -324,7 +334,8 @@ impl Guard {
             },
         );
         if head.kind == ChunkKind::ToolInputError && self.profile == Profile::Strict5 {
-            out.extend(input_error_in_two(id, binding, bytes));
+            let both = input_error_in_two(id, binding, bytes, self.profile);
+            out.extend(both.into_iter().flatten());
             return Fate::Replaced;
         }
         if head.kind == ChunkKind::ToolInputDelta || binding == head.binding {
@@ -350,13 +361,7 @@ impl Guard {
         tool.progress = Progress::Answered;
         let binding = tool.binding;
         if head.kind == ChunkKind::ToolOutputDenied {
-            let reason = object(bytes)
-                .and_then(|c| c.get("reason").and_then(Value::as_str).map(str::to_owned));
-            out.push(output_error(
-                id,
-                binding,
-                reason.as_deref().unwrap_or("denied"),
-            ));
+            out.push(denied(id, binding, bytes));
             return Fate::Replaced;
         }
         if binding == head.binding {
@@ -393,286 +398,5 @@ fn run(
     Fate::Pass
 }
 
-fn written(chunk: Value) -> Output {
-    Output::Written(Bytes::from(chunk.to_string()))
-}
-
-fn object(bytes: &[u8]) -> Option<Map<String, Value>> {
-    match serde_json::from_slice(bytes) {
-        Ok(Value::Object(chunk)) => Some(chunk),
-        _ => None,
-    }
-}
-
-fn set_binding(chunk: &mut Map<String, Value>, binding: Binding) {
-    match binding {
-        Binding::Static => drop(chunk.remove("dynamic")),
-        Binding::Dynamic => drop(chunk.insert("dynamic".into(), Value::Bool(true))),
-    }
-}
-
-fn bound(mut chunk: Value, binding: Binding) -> Output {
-    if let Value::Object(chunk) = &mut chunk {
-        set_binding(chunk, binding);
-    }
-    written(chunk)
-}
-
-fn interrupted(id: &str, binding: Binding) -> Output {
-    output_error(id, binding, "interrupted")
-}
-
-fn output_error(id: &str, binding: Binding, text: &str) -> Output {
-    bound(
-        json!({"type": "tool-output-error", "toolCallId": id, "errorText": text}),
-        binding,
-    )
-}
-
-/// The call of an output whose call is missing; `providerExecuted` keeps a page from running it.
-fn stand_in_call(id: &str, binding: Binding) -> Output {
-    bound(
-        json!({"type": "tool-input-available", "toolCallId": id, "toolName": "unknown", "input": {}, "providerExecuted": true}),
-        binding,
-    )
-}
-
-/// `tool-input-error` for clients that do not know it.
-fn input_error_in_two(id: &str, binding: Binding, bytes: &[u8]) -> Vec<Output> {
-    let chunk = object(bytes).unwrap_or_default();
-    let name = chunk
-        .get("toolName")
-        .and_then(Value::as_str)
-        .unwrap_or("unknown");
-    let input = chunk.get("input").map_or(Value::Null, shape::scrub);
-    let text = chunk
-        .get("errorText")
-        .and_then(Value::as_str)
-        .unwrap_or("invalid input");
-    let call = json!({"type": "tool-input-available", "toolCallId": id, "toolName": name, "input": input, "providerExecuted": true});
-    vec![bound(call, binding), output_error(id, binding, text)]
-}
-
-/// A chunk as data: any client keeps it, none interprets it.
-fn wrapped(bytes: &[u8]) -> Option<Output> {
-    let chunk = Value::Object(object(bytes)?);
-    Some(written(
-        json!({"type": "data-bex-chunk", "data": shape::scrub(&chunk)}),
-    ))
-}
-
-/// The metadata of a dropped start or finish.
-fn metadata_of(bytes: &[u8]) -> Option<Output> {
-    memchr::memmem::find(bytes, b"messageMetadata")?;
-    let chunk = object(bytes)?;
-    let metadata = chunk.get("messageMetadata").filter(|m| !m.is_null())?;
-    Some(written(
-        json!({"type": "message-metadata", "messageMetadata": shape::scrub(metadata)}),
-    ))
-}
-
-fn turn_error(turn: TurnNo, bytes: &[u8]) -> Output {
-    let chunk = object(bytes).unwrap_or_default();
-    let text = chunk
-        .get("errorText")
-        .and_then(Value::as_str)
-        .unwrap_or("the agent reported an error");
-    written(json!({"type": "data-bex-turn-error", "data": {"turn": turn, "errorText": text}}))
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn feed(guard: &mut Guard, place: Place, chunks: &[&str]) -> Vec<String> {
-        let mut sent = Vec::new();
-        for chunk in chunks {
-            let (head, mut out) = (ChunkHead::read(chunk).expect("a chunk"), Vec::new());
-            guard.push(TurnNo(2), place, &head, chunk.as_bytes(), &mut out);
-            sent.extend(out.into_iter().map(|out| match out {
-                Output::Verbatim => (*chunk).to_owned(),
-                Output::Written(bytes) => String::from_utf8(bytes.to_vec()).expect("json"),
-            }));
-        }
-        sent
-    }
-
-    fn last(chunks: &[&str]) -> Vec<String> {
-        feed(&mut Guard::new(), Place::Last, chunks)
-    }
-
-    fn ends(guard: &mut Guard) -> Vec<String> {
-        let mut out = Vec::new();
-        guard.end(&mut out);
-        out.into_iter()
-            .map(|o| match o {
-                Output::Written(b) => String::from_utf8(b.to_vec()).expect("json"),
-                Output::Verbatim => panic!("nothing is stored here"),
-            })
-            .collect()
-    }
-
-    const CALL: &str =
-        r#"{"type":"tool-input-available","toolCallId":"c","toolName":"x","input":{}}"#;
-    const OUTPUT: &str = r#"{"type":"tool-output-available","toolCallId":"c","output":1}"#;
-
-    #[test]
-    fn a_well_formed_stream_passes_byte_for_byte() {
-        let chunks = [
-            r#"{"type":"start-step"}"#,
-            r#"{"type":"text-start","id":"t"}"#,
-            r#"{"type":"text-delta","id":"t","delta":"a\ud800"}"#,
-            r#"{ "type":"text-end","id":"t"}"#,
-            r#"{"type":"tool-input-start","toolCallId":"c","toolName":"x"}"#,
-            r#"{"type":"tool-input-delta","toolCallId":"c","inputTextDelta":"{}"}"#,
-            CALL,
-            r#"{"type":"tool-output-available","toolCallId":"c","output":0,"preliminary":true}"#,
-            OUTPUT,
-            r#"{"type":"finish-step"}"#,
-            r#"{"type":"data-x","data":1}"#,
-        ];
-        let mut guard = Guard::new();
-        assert_eq!(feed(&mut guard, Place::Last, &chunks), chunks);
-        assert!(ends(&mut guard).is_empty());
-    }
-
-    #[test]
-    fn nested_ends_keep_only_their_metadata() {
-        let chunks = [
-            r#"{"type":"start","messageId":"m","messageMetadata":{"a":1}}"#,
-            r#"{"type":"text-start","id":"t"}"#,
-            r#"{"type":"finish"}"#,
-        ];
-        assert_eq!(
-            last(&chunks),
-            [
-                r#"{"type":"message-metadata","messageMetadata":{"a":1}}"#,
-                chunks[1],
-                r#"{"type":"text-end","id":"t"}"#
-            ]
-        );
-    }
-
-    #[test]
-    fn a_cut_head_is_started_and_a_cut_tail_is_closed() {
-        let chunks = [
-            r#"{"type":"text-delta","id":"t","delta":"lo"}"#,
-            r#"{"type":"reasoning-end","id":"r"}"#,
-            OUTPUT,
-            r#"{"type":"tool-input-start","toolCallId":"d","toolName":"x"}"#,
-            r#"{"type":"start-step"}"#,
-        ];
-        let mut guard = Guard::new();
-        assert_eq!(
-            feed(&mut guard, Place::Last, &chunks),
-            [
-                r#"{"type":"text-start","id":"t"}"#,
-                chunks[0],
-                r#"{"type":"tool-input-available","toolCallId":"c","toolName":"unknown","input":{},"providerExecuted":true}"#,
-                OUTPUT,
-                chunks[3],
-                r#"{"type":"text-end","id":"t"}"#,
-                r#"{"type":"tool-output-error","toolCallId":"d","errorText":"interrupted"}"#,
-                chunks[4],
-            ]
-        );
-        assert_eq!(ends(&mut guard), [r#"{"type":"finish-step"}"#]);
-    }
-
-    #[test]
-    fn an_earlier_error_is_history_and_the_last_one_is_the_streams() {
-        let error = r#"{"type":"error","errorText":"boom"}"#;
-        let history = feed(&mut Guard::new(), Place::Earlier, &[error]);
-        assert_eq!(
-            history,
-            [r#"{"type":"data-bex-turn-error","data":{"turn":2,"errorText":"boom"}}"#]
-        );
-        assert_eq!(last(&[error]), [error]);
-    }
-
-    #[test]
-    fn what_clients_throw_on_is_rewritten_or_wrapped() {
-        assert_eq!(
-            last(&[r#"{"type":"text-start","id":"t","providerMetadata":null}"#]),
-            [r#"{"type":"text-start","id":"t"}"#]
-        );
-        assert_eq!(
-            last(&[r#"{"type":"brand-new","a":1}"#]),
-            [r#"{"type":"data-bex-chunk","data":{"type":"brand-new","a":1}}"#]
-        );
-        assert_eq!(
-            last(&[r#"{"type":"text-delta","id":"t"}"#]),
-            [r#"{"type":"data-bex-chunk","data":{"type":"text-delta","id":"t"}}"#]
-        );
-        assert_eq!(
-            last(&[r#"{"type":"data-x","data":{"__proto__":{},"a":1}}"#]),
-            [r#"{"type":"data-x","data":{"a":1}}"#]
-        );
-        let denied = last(&[CALL, r#"{"type":"tool-output-denied","toolCallId":"c"}"#]);
-        assert_eq!(
-            denied[1],
-            r#"{"type":"tool-output-error","toolCallId":"c","errorText":"denied"}"#
-        );
-    }
-
-    #[test]
-    fn a_call_and_its_output_agree_and_repeats_are_dropped() {
-        let sent = last(&[
-            CALL,
-            CALL,
-            r#"{"type":"tool-output-available","toolCallId":"c","output":1,"dynamic":true}"#,
-        ]);
-        assert_eq!(
-            sent,
-            [
-                CALL,
-                r#"{"type":"tool-output-available","toolCallId":"c","output":1}"#
-            ]
-        );
-    }
-
-    #[test]
-    fn strict_clients_get_only_what_they_know() {
-        let mut guard = Guard::for_profile(Profile::Strict5);
-        let text = r#"{"type":"text-start","id":"t"}"#;
-        let sent = feed(
-            &mut guard,
-            Place::Last,
-            &[
-                text,
-                r#"{"type":"text-delta","id":"t","delta":"a","x":1}"#,
-                r#"{"type":"tool-input-error","toolCallId":"c","toolName":"n","input":1,"errorText":"e"}"#,
-            ],
-        );
-        assert_eq!(
-            sent,
-            [
-                text,
-                r#"{"type":"text-delta","id":"t","delta":"a"}"#,
-                r#"{"type":"tool-input-available","toolCallId":"c","toolName":"n","input":1,"providerExecuted":true}"#,
-                r#"{"type":"tool-output-error","toolCallId":"c","errorText":"e"}"#,
-            ]
-        );
-    }
-
-    #[test]
-    fn state_can_be_rebuilt_from_columns_alone() {
-        let chunks = [
-            r#"{"type":"start-step"}"#,
-            r#"{"type":"text-start","id":"t","providerMetadata":null}"#,
-            r#"{"type":"reasoning-delta","id":"r"}"#,
-            r#"{"type":"tool-input-start","toolCallId":"c","toolName":"x","dynamic":true}"#,
-            r#"{"type":"tool-output-error","toolCallId":"d","errorText":""}"#,
-        ];
-        let (mut read, mut rebuilt) = (Guard::new(), Guard::new());
-        feed(&mut read, Place::Last, &chunks);
-        for chunk in chunks {
-            let head = ChunkHead::read(chunk).expect("a chunk");
-            rebuilt.skip(
-                TurnNo(2),
-                &ChunkHead::from_columns(&head.kind_column(), head.chunk_id.as_deref()),
-            );
-        }
-        assert_eq!(read, rebuilt);
-    }
-}
+mod tests;

@@ -5,6 +5,8 @@ use serde::Deserializer as _;
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
+use super::profile::Profile;
+use super::scrub::scrub;
 use super::shape;
 
 macro_rules! kinds {
@@ -101,7 +103,9 @@ impl ChunkHead {
         let kind = ChunkKind::from(fields.r#type?.as_ref());
         let is_tool = kind.as_str().starts_with("tool-");
         let form = match shape::fit(&kind, &fields.seen) {
-            Form::Clean if kind.as_str().contains(MARK) || shape::has_forbidden_key(text) => {
+            Form::Clean
+                if kind.as_str().contains(MARK) || scrub(text, Profile::Current).is_some() =>
+            {
                 Form::Odd
             }
             form => form,
@@ -205,7 +209,7 @@ fn text_of(value: &RawValue) -> Option<Cow<'_, str>> {
 }
 
 /// A string, borrowed where it has no escapes.
-struct Key<'a>(Cow<'a, str>);
+pub(super) struct Key<'a>(pub Cow<'a, str>);
 
 impl<'de> serde::Deserialize<'de> for Key<'de> {
     fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
@@ -290,6 +294,10 @@ mod tests {
             r#"{"type":"data-x","data":{"a":{"__proto__":1}}}"#,
             r#"{"type":"data-x","data":{"a":{"\u005f_proto__":1}}}"#,
             r#"{"type":"data-x","data":{"constructor":{"prototype":1}}}"#,
+            r#"{"type":"data-x","data":{"__proto__":1,"a":"\ud800","b":1e999}}"#,
+            r#"{"type":"tool-input-start","toolCallId":"c","toolName":"x","inputEncoding":"yaml"}"#,
+            r#"{"type":"tool-input-available","toolCallId":"c","toolName":"x","input":1,"toolMetadata":7}"#,
+            r#"{"type":"text-end","id":"t","citations":[{}]}"#,
         ] {
             assert_eq!(read(text).form, Form::Odd, "{text}");
         }
@@ -300,6 +308,8 @@ mod tests {
             r#"{"type":"data-x","data":"__proto__ and constructor prototype in a text"}"#,
             r#"{"type":"data-x","data":{"constructor":1}}"#,
             r#"{"type":"data-x","data":null}"#,
+            r#"{"type":"tool-input-start","toolCallId":"c","toolName":"x","inputEncoding":"text","toolMetadata":{"a":1}}"#,
+            r#"{"type":"text-end","id":"t","citations":[{"source":{"type":"source","sourceType":"url","id":"s","url":"u"},"endIndex":3}]}"#,
         ] {
             assert_eq!(read(text).form, Form::Clean, "{text}");
         }

@@ -4,10 +4,12 @@ use std::fmt;
 
 use serde::de::{Error, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
-use serde_json::{Map, Value};
 
-use super::head::{ChunkKind, Form};
+use super::chunk::{Chunk, Writing};
+use super::citations::are_citations;
+use super::head::{Binding, ChunkKind, Form};
 use super::profile::Profile;
+use super::scrub::scrub;
 
 macro_rules! fields {
     ($($variant:ident = $word:literal : $check:ident),+ $(,)?) => {
@@ -42,7 +44,10 @@ enum Check {
     Bool,
     /// An object of objects.
     Metadata,
+    Object,
     Reason,
+    Encoding,
+    Citations,
     Anything,
 }
 
@@ -53,17 +58,20 @@ fields! {
     ApprovalId = "approvalId": Text, Reason = "reason": Text, Kind = "kind": Text,
     ProviderExecuted = "providerExecuted": Bool, Dynamic = "dynamic": Bool, Approved = "approved": Bool,
     Transient = "transient": Bool, Preliminary = "preliminary": Bool,
-    ProviderMetadata = "providerMetadata": Metadata, FinishReason = "finishReason": Reason,
+    ProviderMetadata = "providerMetadata": Metadata, ToolMetadata = "toolMetadata": Object,
+    FinishReason = "finishReason": Reason, InputEncoding = "inputEncoding": Encoding, Citations = "citations": Citations,
     Input = "input": Anything, Output = "output": Anything, Data = "data": Anything, MessageMetadata = "messageMetadata": Anything,
 }
 
 /// A value by its first character; nothing is decoded, since a text may hold what is no Unicode (a lone surrogate's escape).
-fn raw_fits(field: Field, value: &RawValue) -> bool {
-    let text = value.get();
+pub(super) fn raw_fits(field: Field, text: &str) -> bool {
     match field.check() {
         Check::Text => text.starts_with('"'),
         Check::Bool => matches!(text, "true" | "false"),
         Check::Metadata => serde_json::from_str::<ObjectOfObjects>(text).is_ok(),
+        Check::Object => text.starts_with('{'),
+        Check::Encoding => matches!(text, r#""json""# | r#""text""#),
+        Check::Citations => are_citations(text),
         Check::Reason => text.len() > 2 && REASONS.contains(&&text[1..text.len() - 1]),
         Check::Anything => true,
     }
@@ -80,7 +88,7 @@ impl Seen {
     pub fn note(&mut self, field: Field, value: &RawValue) {
         let bit = 1 << field as u32;
         self.present |= bit;
-        self.wrong = if raw_fits(field, value) {
+        self.wrong = if raw_fits(field, value.get()) {
             self.wrong & !bit
         } else {
             self.wrong | bit
@@ -107,44 +115,44 @@ type Spec = (&'static [Field], &'static [Field], &'static [Field]);
 
 fn spec(kind: &ChunkKind) -> Option<Spec> {
     use Field::{
-        ApprovalId, Approved, Data, Delta, Dynamic, ErrorText, Filename, FinishReason, Id, Input,
-        InputTextDelta, MediaType, MessageId, MessageMetadata, Output, Preliminary,
-        ProviderExecuted, ProviderMetadata, Reason, SourceId, Title, ToolCallId, ToolName,
-        Transient, Url,
+        ApprovalId, Approved, Citations, Data, Delta, Dynamic, ErrorText, Filename, FinishReason,
+        Id, Input, InputEncoding, InputTextDelta, MediaType, MessageId, MessageMetadata, Output,
+        Preliminary, ProviderExecuted, ProviderMetadata, Reason, SourceId, Title, ToolCallId,
+        ToolMetadata, ToolName, Transient, Url,
     };
     Some(match kind {
-        ChunkKind::TextStart
-        | ChunkKind::TextEnd
-        | ChunkKind::ReasoningStart
-        | ChunkKind::ReasoningEnd => (&[Id], &[ProviderMetadata], &[]),
+        ChunkKind::TextStart | ChunkKind::ReasoningStart | ChunkKind::ReasoningEnd => {
+            (&[Id], &[ProviderMetadata], &[])
+        }
+        ChunkKind::TextEnd => (&[Id], &[ProviderMetadata], &[Citations]),
         ChunkKind::TextDelta | ChunkKind::ReasoningDelta => {
             (&[Id, Delta], &[ProviderMetadata], &[])
         }
         ChunkKind::ToolInputStart => (
             &[ToolCallId, ToolName],
             &[ProviderExecuted, Dynamic],
-            &[Title, ProviderMetadata],
+            &[Title, ProviderMetadata, ToolMetadata, InputEncoding],
         ),
         ChunkKind::ToolInputDelta => (&[ToolCallId, InputTextDelta], &[], &[]),
         ChunkKind::ToolInputAvailable => (
             &[ToolCallId, ToolName, Input],
             &[ProviderExecuted, ProviderMetadata, Dynamic],
-            &[Title],
+            &[Title, ToolMetadata],
         ),
         ChunkKind::ToolInputError => (
             &[ToolCallId, ToolName, Input, ErrorText],
             &[ProviderExecuted, ProviderMetadata, Dynamic],
-            &[Title],
+            &[Title, ToolMetadata],
         ),
         ChunkKind::ToolOutputAvailable => (
             &[ToolCallId, Output],
             &[ProviderExecuted, Dynamic],
-            &[Preliminary, ProviderMetadata],
+            &[Preliminary, ProviderMetadata, ToolMetadata],
         ),
         ChunkKind::ToolOutputError => (
             &[ToolCallId, ErrorText],
             &[ProviderExecuted, Dynamic],
-            &[ProviderMetadata],
+            &[ProviderMetadata, ToolMetadata],
         ),
         ChunkKind::ToolOutputDenied => (&[ToolCallId], &[], &[]),
         ChunkKind::ToolApprovalRequest => (&[ApprovalId, ToolCallId], &[], &[]),
@@ -192,115 +200,59 @@ pub(super) fn fit(kind: &ChunkKind, seen: &Seen) -> Form {
     }
 }
 
-/// Makes a chunk one that the profile's clients take: known fields of the right types only. `None` when a required one is
-/// missing or wrong. An absent `input` or `output` becomes null.
+/// Makes a chunk one that the profile's clients take: known fields of the right types only, and `dynamic` as its call has it where
+/// that is known. `None` when a required field is missing or wrong. An absent `input` or `output` becomes null. Every value that
+/// stays does so as it is written.
 pub(super) fn clean(
-    chunk: &Map<String, Value>,
+    bytes: &[u8],
     kind: &ChunkKind,
     profile: Profile,
-) -> Option<Map<String, Value>> {
+    bind: Option<Binding>,
+) -> Option<String> {
     let (required, optional, later) = spec(kind)?;
-    let mut kept = Map::new();
-    kept.insert("type".into(), Value::from(kind.as_str()));
+    let chunk = Chunk::read(bytes)?;
+    let mut kept = Writing::new(kind.as_str());
     for field in required {
         match (chunk.get(field.name()), field) {
-            (Some(value), _) if value_fits(*field, value) => {
-                kept.insert(field.name().into(), scrub(value))
-            }
-            (None, Field::Input | Field::Output) => kept.insert(field.name().into(), Value::Null),
+            (Some(value), _) if raw_fits(*field, value) => kept.field(field.name(), value),
+            (None, Field::Input | Field::Output) => kept.field(field.name(), "null"),
             _ => return None,
         };
     }
-    let rest: &[Field] = if profile == Profile::Strict5 {
-        &[]
-    } else {
-        later
-    };
-    for field in optional.iter().chain(rest) {
-        if let Some(value) = chunk
-            .get(field.name())
-            .filter(|v| !v.is_null() && value_fits(*field, v))
-        {
-            kept.insert(field.name().into(), scrub(value));
+    let current = profile == Profile::Current;
+    let later = later.iter().filter(|_| current);
+    for field in optional.iter().chain(later) {
+        let value = match (field, bind) {
+            (Field::Dynamic, Some(binding)) => (binding == Binding::Dynamic).then_some("true"),
+            _ => chunk.get(field.name()),
+        };
+        if let Some(value) = value.filter(|v| *v != "null" && raw_fits(*field, v)) {
+            kept.field(field.name(), value);
         }
     }
-    if profile == Profile::Current {
-        // what this table does not know is tolerated by current clients
-        for (name, value) in chunk
-            .iter()
-            .filter(|(name, _)| Field::of(name).is_none() && !is_forbidden(name, &chunk[*name]))
-        {
-            kept.insert(name.clone(), scrub(value));
+    // what this table does not know is tolerated by current clients
+    for (name, value) in chunk.fields().filter(|_| current) {
+        if Field::of(name).is_none() {
+            kept.field(name, value.get());
         }
     }
-    Some(kept)
+    let kept = kept.done();
+    Some(scrub(&kept, profile).unwrap_or(kept))
 }
 
-/// Whether a strict client of 5.0.0 takes the fields of this chunk.
-pub(super) fn fits_strictly(chunk: &Map<String, Value>, kind: &ChunkKind) -> bool {
-    let Some((required, optional, _)) = spec(kind) else {
+/// Whether a strict client of 5.0.0 takes this chunk as it is.
+pub(super) fn fits_strictly(bytes: &[u8], kind: &ChunkKind) -> bool {
+    let (Some((required, optional, _)), Some(chunk)) = (spec(kind), Chunk::read(bytes)) else {
         return false;
     };
-    chunk.iter().all(|(name, value)| {
-        name == "type"
-            || Field::of(name).is_some_and(|f| {
-                (required.contains(&f) || optional.contains(&f)) && value_fits(f, value)
-            })
-    }) && required.iter().all(|f| chunk.contains_key(f.name()))
-}
-
-fn value_fits(field: Field, value: &Value) -> bool {
-    match field.check() {
-        Check::Text => value.is_string(),
-        Check::Bool => value.is_boolean(),
-        Check::Metadata => value
-            .as_object()
-            .is_some_and(|o| o.values().all(Value::is_object)),
-        Check::Reason => value.as_str().is_some_and(|r| REASONS.contains(&r)),
-        Check::Anything => true,
-    }
-}
-
-/// Whether a client's JSON parser refuses the whole text because of a key: `__proto__` anywhere, or `constructor` with an object
-/// that has a `prototype`.
-pub(super) fn has_forbidden_key(text: &str) -> bool {
-    let suspicious = memchr::memmem::find(text.as_bytes(), b"proto").is_some()
-        || has_letter_escape(text.as_bytes());
-    suspicious && serde_json::from_str(text).is_ok_and(|value: Value| holds_forbidden_key(&value))
-}
-
-/// A `\u00xx` escape of an ASCII letter or underscore, which could spell a key.
-fn has_letter_escape(text: &[u8]) -> bool {
-    memchr::memmem::find_iter(text, br"\u00")
-        .any(|at| matches!(text.get(at + 4), Some(b'5'..=b'7')))
-}
-
-fn is_forbidden(name: &str, value: &Value) -> bool {
-    name == "__proto__" || (name == "constructor" && value.get("prototype").is_some())
-}
-
-fn holds_forbidden_key(value: &Value) -> bool {
-    match value {
-        Value::Array(items) => items.iter().any(holds_forbidden_key),
-        Value::Object(fields) => fields
-            .iter()
-            .any(|(name, v)| is_forbidden(name, v) || holds_forbidden_key(v)),
-        _ => false,
-    }
-}
-
-/// The value without the keys that a client's parser refuses.
-pub(super) fn scrub(value: &Value) -> Value {
-    match value {
-        Value::Array(items) => items.iter().map(scrub).collect(),
-        Value::Object(fields) => fields
-            .iter()
-            .filter(|(name, v)| !is_forbidden(name, v))
-            .map(|(name, v)| (name.clone(), scrub(v)))
-            .collect::<Map<_, _>>()
-            .into(),
-        other => other.clone(),
-    }
+    let fits = |(name, value): (&str, &RawValue)| {
+        let field = Field::of(name).filter(|f| required.contains(f) || optional.contains(f));
+        name == "type" || field.is_some_and(|f| raw_fits(f, value.get()))
+    };
+    let text = std::str::from_utf8(bytes).unwrap_or_default();
+    chunk.fields().all(fits)
+        && required.iter().all(|f| chunk.get(f.name()).is_some())
+        && scrub(text, Profile::Strict5).is_none()
 }
 
 /// Deserialises from an object whose values are objects, and from nothing else.
@@ -343,22 +295,41 @@ mod tests {
 
     #[test]
     fn cleaning_keeps_what_clients_take() {
-        let chunk: Map<String, Value> = serde_json::from_str(
-            r#"{"type":"tool-output-available","toolCallId":"c","output":{"a":{"__proto__":1,"b":2}},"dynamic":null,"providerMetadata":{"x":1},"preliminary":true,"later":1}"#,
-        )
-        .expect("an object");
+        let chunk = br#"{"type":"tool-output-available","toolCallId":"c","output":{"a":{"__proto__":1,"b":2}},"dynamic":null,"providerMetadata":{"x":1},"preliminary":true,"later":1}"#;
         let kind = ChunkKind::ToolOutputAvailable;
-        let current = Value::from(clean(&chunk, &kind, Profile::Current).expect("repairable"));
+        let cleaned = |profile, bind| clean(chunk, &kind, profile, bind).expect("repairable");
         assert_eq!(
-            current,
-            serde_json::json!({"type":"tool-output-available","toolCallId":"c","output":{"a":{"b":2}},"preliminary":true,"later":1})
+            cleaned(Profile::Current, None),
+            r#"{"type":"tool-output-available","toolCallId":"c","output":{"a":{"b":2}},"preliminary":true,"later":1}"#
         );
-        let strict = clean(&chunk, &kind, Profile::Strict5).expect("repairable");
-        assert!(fits_strictly(&strict, &kind));
+        let strict = cleaned(Profile::Strict5, Some(Binding::Dynamic));
         assert_eq!(
-            Value::from(strict),
-            serde_json::json!({"type":"tool-output-available","toolCallId":"c","output":{"a":{"b":2}}})
+            strict,
+            r#"{"type":"tool-output-available","toolCallId":"c","output":{"a":{"b":2}},"dynamic":true}"#
         );
-        assert!(!fits_strictly(&chunk, &kind));
+        assert!(fits_strictly(strict.as_bytes(), &kind));
+        assert!(!fits_strictly(chunk, &kind));
+    }
+
+    #[test]
+    fn what_no_decoder_takes_is_kept_as_it_is_written() {
+        let chunk = br#"{"delta":"half \ud83d","type":"text-delta","id":"t","x":{"n":1e999,"m":12345678901234567890123}}"#;
+        let kind = ChunkKind::TextDelta;
+        assert_eq!(
+            clean(chunk, &kind, Profile::Strict5, None).as_deref(),
+            Some(r#"{"type":"text-delta","id":"t","delta":"half \ud83d"}"#)
+        );
+        assert_eq!(
+            clean(chunk, &kind, Profile::Current, None).as_deref(),
+            Some(
+                r#"{"type":"text-delta","id":"t","delta":"half \ud83d","x":{"n":1e999,"m":12345678901234567890123}}"#
+            )
+        );
+        assert!(fits_strictly(
+            br#"{"type":"text-delta","id":"t","delta":"\ude00"}"#,
+            &kind
+        ));
+        let null = br#"{"type":"data-x","data":{"constructor":null}}"#;
+        assert!(!fits_strictly(null, &ChunkKind::Data("data-x".into())));
     }
 }

@@ -1,0 +1,249 @@
+use super::*;
+
+fn feed(guard: &mut Guard, place: Place, chunks: &[&str]) -> Vec<String> {
+    let mut sent = Vec::new();
+    for chunk in chunks {
+        let (head, mut out) = (ChunkHead::read(chunk).expect("a chunk"), Vec::new());
+        guard.push(TurnNo(2), place, &head, chunk.as_bytes(), &mut out);
+        sent.extend(out.into_iter().map(|out| match out {
+            Output::Verbatim => (*chunk).to_owned(),
+            Output::Written(bytes) => String::from_utf8(bytes.to_vec()).expect("json"),
+        }));
+    }
+    sent
+}
+
+fn last(chunks: &[&str]) -> Vec<String> {
+    feed(&mut Guard::new(), Place::Last, chunks)
+}
+
+fn ends(guard: &mut Guard) -> Vec<String> {
+    let mut out = Vec::new();
+    guard.end(&mut out);
+    out.into_iter()
+        .map(|o| match o {
+            Output::Written(b) => String::from_utf8(b.to_vec()).expect("json"),
+            Output::Verbatim => panic!("nothing is stored here"),
+        })
+        .collect()
+}
+
+const CALL: &str = r#"{"type":"tool-input-available","toolCallId":"c","toolName":"x","input":{}}"#;
+const OUTPUT: &str = r#"{"type":"tool-output-available","toolCallId":"c","output":1}"#;
+
+#[test]
+fn a_well_formed_stream_passes_byte_for_byte() {
+    let chunks = [
+        r#"{"type":"start-step"}"#,
+        r#"{"type":"text-start","id":"t"}"#,
+        r#"{"type":"text-delta","id":"t","delta":"a\ud800"}"#,
+        r#"{ "type":"text-end","id":"t"}"#,
+        r#"{"type":"tool-input-start","toolCallId":"c","toolName":"x"}"#,
+        r#"{"type":"tool-input-delta","toolCallId":"c","inputTextDelta":"{}"}"#,
+        CALL,
+        r#"{"type":"tool-output-available","toolCallId":"c","output":0,"preliminary":true}"#,
+        OUTPUT,
+        r#"{"type":"finish-step"}"#,
+        r#"{"type":"data-x","data":1}"#,
+    ];
+    let mut guard = Guard::new();
+    assert_eq!(feed(&mut guard, Place::Last, &chunks), chunks);
+    assert!(ends(&mut guard).is_empty());
+}
+
+#[test]
+fn nested_ends_keep_only_their_metadata() {
+    let chunks = [
+        r#"{"type":"start","messageId":"m","messageMetadata":{"a":1}}"#,
+        r#"{"type":"text-start","id":"t"}"#,
+        r#"{"type":"finish"}"#,
+    ];
+    assert_eq!(
+        last(&chunks),
+        [
+            r#"{"type":"message-metadata","messageMetadata":{"a":1}}"#,
+            chunks[1],
+            r#"{"type":"text-end","id":"t"}"#
+        ]
+    );
+}
+
+#[test]
+fn a_cut_head_is_started_and_a_cut_tail_is_closed() {
+    let chunks = [
+        r#"{"type":"text-delta","id":"t","delta":"lo"}"#,
+        r#"{"type":"reasoning-end","id":"r"}"#,
+        OUTPUT,
+        r#"{"type":"tool-input-start","toolCallId":"d","toolName":"x"}"#,
+        r#"{"type":"start-step"}"#,
+    ];
+    let mut guard = Guard::new();
+    assert_eq!(
+        feed(&mut guard, Place::Last, &chunks),
+        [
+            r#"{"type":"text-start","id":"t"}"#,
+            chunks[0],
+            r#"{"type":"tool-input-available","toolCallId":"c","toolName":"unknown","input":{},"providerExecuted":true}"#,
+            OUTPUT,
+            chunks[3],
+            r#"{"type":"text-end","id":"t"}"#,
+            r#"{"type":"tool-output-error","toolCallId":"d","errorText":"interrupted"}"#,
+            chunks[4],
+        ]
+    );
+    assert_eq!(ends(&mut guard), [r#"{"type":"finish-step"}"#]);
+}
+
+#[test]
+fn an_earlier_error_is_history_and_the_last_one_is_the_streams() {
+    let error = r#"{"type":"error","errorText":"boom"}"#;
+    let history = feed(&mut Guard::new(), Place::Earlier, &[error]);
+    assert_eq!(
+        history,
+        [r#"{"type":"data-bex-turn-error","data":{"turn":2,"errorText":"boom"}}"#]
+    );
+    assert_eq!(last(&[error]), [error]);
+}
+
+#[test]
+fn what_clients_throw_on_is_rewritten_or_wrapped() {
+    assert_eq!(
+        last(&[r#"{"type":"text-start","id":"t","providerMetadata":null}"#]),
+        [r#"{"type":"text-start","id":"t"}"#]
+    );
+    assert_eq!(
+        last(&[r#"{"type":"brand-new","a":1}"#]),
+        [r#"{"type":"data-bex-chunk","data":{"type":"brand-new","a":1}}"#]
+    );
+    assert_eq!(
+        last(&[r#"{"type":"text-delta","id":"t"}"#]),
+        [r#"{"type":"data-bex-chunk","data":{"type":"text-delta","id":"t"}}"#]
+    );
+    assert_eq!(
+        last(&[r#"{"type":"data-x","data":{"__proto__":{},"a":1}}"#]),
+        [r#"{"type":"data-x","data":{"a":1}}"#]
+    );
+    let denied = last(&[CALL, r#"{"type":"tool-output-denied","toolCallId":"c"}"#]);
+    assert_eq!(
+        denied[1],
+        r#"{"type":"tool-output-error","toolCallId":"c","errorText":"denied"}"#
+    );
+}
+
+#[test]
+fn a_call_and_its_output_agree_and_repeats_are_dropped() {
+    let sent = last(&[
+        CALL,
+        CALL,
+        r#"{"type":"tool-output-available","toolCallId":"c","output":1,"dynamic":true}"#,
+    ]);
+    assert_eq!(
+        sent,
+        [
+            CALL,
+            r#"{"type":"tool-output-available","toolCallId":"c","output":1}"#
+        ]
+    );
+}
+
+#[test]
+fn strict_clients_get_only_what_they_know() {
+    let mut guard = Guard::for_profile(Profile::Strict5);
+    let text = r#"{"type":"text-start","id":"t"}"#;
+    let sent = feed(
+        &mut guard,
+        Place::Last,
+        &[
+            text,
+            r#"{"type":"text-delta","id":"t","delta":"a","x":1}"#,
+            r#"{"type":"tool-input-error","toolCallId":"c","toolName":"n","input":1,"errorText":"e"}"#,
+        ],
+    );
+    assert_eq!(
+        sent,
+        [
+            text,
+            r#"{"type":"text-delta","id":"t","delta":"a"}"#,
+            r#"{"type":"tool-input-available","toolCallId":"c","toolName":"n","input":1,"providerExecuted":true}"#,
+            r#"{"type":"tool-output-error","toolCallId":"c","errorText":"e"}"#,
+        ]
+    );
+}
+
+#[test]
+fn state_can_be_rebuilt_from_columns_alone() {
+    let chunks = [
+        r#"{"type":"start-step"}"#,
+        r#"{"type":"text-start","id":"t","providerMetadata":null}"#,
+        r#"{"type":"reasoning-delta","id":"r"}"#,
+        r#"{"type":"tool-input-start","toolCallId":"c","toolName":"x","dynamic":true}"#,
+        r#"{"type":"tool-output-error","toolCallId":"d","errorText":""}"#,
+    ];
+    let (mut read, mut rebuilt) = (Guard::new(), Guard::new());
+    feed(&mut read, Place::Last, &chunks);
+    for chunk in chunks {
+        let head = ChunkHead::read(chunk).expect("a chunk");
+        rebuilt.skip(
+            TurnNo(2),
+            &ChunkHead::from_columns(&head.kind_column(), head.chunk_id.as_deref()),
+        );
+    }
+    assert_eq!(read, rebuilt);
+}
+
+#[test]
+fn the_streams_own_error_leaves_nothing_half_open() {
+    let error = r#"{"type":"error","errorText":"boom"}"#;
+    let start = r#"{"type":"text-start","id":"t"}"#;
+    let sent = last(&[start, CALL, error, OUTPUT]);
+    assert_eq!(
+        sent,
+        [
+            start,
+            CALL,
+            r#"{"type":"text-end","id":"t"}"#,
+            r#"{"type":"tool-output-error","toolCallId":"c","errorText":"interrupted"}"#,
+            error,
+            OUTPUT
+        ]
+    );
+}
+
+#[test]
+fn a_call_may_start_over_while_it_is_streamed() {
+    let start = r#"{"type":"tool-input-start","toolCallId":"c","toolName":"x"}"#;
+    let delta = r#"{"type":"tool-input-delta","toolCallId":"c","inputTextDelta":"{}"}"#;
+    let dynamic = r#"{"type":"tool-input-start","toolCallId":"c","toolName":"x","dynamic":true}"#;
+    let sent = last(&[start, delta, start, delta, dynamic, CALL, start]);
+    assert_eq!(sent, [start, delta, start, delta, start, CALL]);
+}
+
+#[test]
+fn what_no_decoder_takes_is_not_lost() {
+    let half = r#"{"type":"text-delta","id":"t","delta":"a\ud83d"}"#;
+    let start = r#"{"type":"text-start","id":"t"}"#;
+    let odd = r#"{"type":"text-delta","id":"t","delta":"a\ud83d","providerMetadata":null}"#;
+    let strict = feed(
+        &mut Guard::for_profile(Profile::Strict5),
+        Place::Last,
+        &[start, half, odd],
+    );
+    assert_eq!(strict, [start, half, half]);
+    assert_eq!(last(&[start, odd]), [start, half]);
+    let sent = last(&[
+        r#"{"type":"finish","messageMetadata":{"a":"\ude00","__proto__":1}}"#,
+        r#"{"type":"new","a":1e999,"__proto__":1}"#,
+    ]);
+    assert_eq!(
+        sent,
+        [
+            r#"{"type":"message-metadata","messageMetadata":{"a":"\ude00"}}"#,
+            r#"{"type":"data-bex-chunk","data":{"type":"new","a":1e999}}"#
+        ]
+    );
+    let error = r#"{"type":"error","errorText":"\ud800"}"#;
+    assert_eq!(
+        feed(&mut Guard::new(), Place::Earlier, &[error]),
+        [r#"{"type":"data-bex-turn-error","data":{"turn":2,"errorText":"\ud800"}}"#]
+    );
+}
