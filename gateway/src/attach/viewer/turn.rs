@@ -6,7 +6,8 @@ use std::time::Duration;
 use bex_proto::ids::PartId;
 use bex_proto::limits;
 use bex_proto::session::Verdict;
-use bex_proto::ui_stream::{Guard, Place, live_marker};
+use bex_proto::transcript::Part;
+use bex_proto::ui_stream::{ChunkKind, Guard, Place, live_marker};
 use bex_proto::{Generation, PartIndex, TurnNo};
 use bex_store::sandboxes::SandboxRow;
 use bex_store::turns::TurnRow;
@@ -83,16 +84,6 @@ impl Live {
 }
 
 impl Showing {
-    /// Whether an error at `index` is the stream's own: a client reads nothing behind one.
-    fn place_of(&self, index: PartIndex) -> Place {
-        let more_is_stored = self.row.settled_at.is_some() && index.0 + 1 < self.row.stored_parts;
-        if more_is_stored {
-            Place::Earlier
-        } else {
-            self.place
-        }
-    }
-
     fn turn(&self) -> TurnNo {
         self.row.turn
     }
@@ -145,7 +136,8 @@ impl Viewer {
                             self.pass_over(&part);
                         } else {
                             self.end_silence().await?;
-                            self.show(&part, showing.place_of(part.id.index));
+                            let place = self.place_of(showing, &part).await?;
+                            self.show(&part, place);
                             self.out.flush_if_full().await?;
                         }
                     }
@@ -212,6 +204,25 @@ impl Viewer {
                 }
             }
         }
+    }
+
+    /// Whether an error is the stream's own: a client reads nothing behind one, so that it may only be when nothing is stored
+    /// there.
+    async fn place_of(&mut self, showing: &Showing, part: &Part) -> Result<Place, Stop> {
+        if part.head.kind != ChunkKind::Error || showing.place == Place::Earlier {
+            return Ok(showing.place);
+        }
+        // at most this one and those below it are not behind it
+        let mut more = part.id.index.0 + 1 < showing.row.stored_parts;
+        if !more {
+            let (session, behind) = (self.claims.ses.clone(), part.id.next());
+            let next = self.ask(|db| {
+                let session = session.clone();
+                async move { db.next_stored(&session, behind).await }
+            });
+            more = next.await?.is_some();
+        }
+        Ok(if more { Place::Earlier } else { Place::Last })
     }
 
     /// Whether the ended source was not the turn's last word: another sandbox speaks it by now, or will, because this one
