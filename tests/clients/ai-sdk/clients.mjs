@@ -1,11 +1,12 @@
 // The clients: what each installed version of the SDK makes of one stream.
 import { readFile } from 'node:fs/promises';
 
-/** The newest of each major takes the stream as it is; the first of each asks for what it knows. */
+/** The newest of each major takes the stream as it is; the first of each asks for what it knows. `startsTell`: a call's start may
+ * say of it what the call itself does. */
 const INSTALLED = [
   { name: 'ai5', query: '' },
-  { name: 'ai6', query: '' },
-  { name: 'ai7', query: '' },
+  { name: 'ai6', query: '', startsTell: true },
+  { name: 'ai7', query: '', startsTell: true },
   { name: 'ai5_0', query: 'profile=5' },
   { name: 'ai6_0', query: 'profile=5' },
   { name: 'ai7_0', query: 'profile=5' },
@@ -15,10 +16,10 @@ const INSTALLED = [
 const PATIENCE_MS = 60_000;
 
 export async function loadClients() {
-  const load = async ({ name, query }) => {
+  const load = async ({ name, query, startsTell = false }) => {
     const about = new URL(`./node_modules/${name}/package.json`, import.meta.url);
     const { version } = JSON.parse(await readFile(about, 'utf8'));
-    return { version, query, isNewest: query === '', ai: await import(name) };
+    return { version, query, startsTell, isNewest: query === '', ai: await import(name) };
   };
   return Promise.all(INSTALLED.map(load));
 }
@@ -59,10 +60,8 @@ export async function resume(client, fetch) {
     onError: error => errors.push(error),
     onToolCall: ({ toolCall }) => void calls.push(toolCall.toolCallId),
   });
-  const began = performance.now();
   await inTime(chat.resumeStream());
-  const ms = performance.now() - began;
-  return { status: chat.status, error: chat.error ?? errors[0], messages: chat.messages, calls, ms };
+  return { status: chat.status, error: chat.error ?? errors[0], messages: chat.messages, calls };
 }
 
 async function inTime(work) {

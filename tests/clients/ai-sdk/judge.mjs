@@ -33,16 +33,18 @@ export function faultsOfPage(page, { session, texts, endsInError }) {
   return faults;
 }
 
-/** What of a part may depend on how its stream was folded: nothing that is shown. */
-function shown(part) {
+/** What of a part may depend on how its stream was folded: nothing that is shown. What a call says of itself is said by its start
+ * then, which only some versions listen to. */
+function shown(part, startsTell) {
   const { rawInput, ...rest } = part;
+  if (!startsTell) for (const told of ['callProviderMetadata', 'title', 'toolMetadata']) delete rest[told];
   return Object.fromEntries(Object.entries(rest).filter(([, value]) => value !== undefined));
 }
 
 /** Faults of a folded page beside the same client's whole one. */
-export function faultsOfFolding(page, whole, finished) {
+export function faultsOfFolding(page, whole, { finished, startsTell }) {
   const faults = [];
-  const [folded, plain] = [page, whole].map(p => (p.messages[0]?.parts ?? []).map(shown));
+  const [folded, plain] = [page, whole].map(p => (p.messages[0]?.parts ?? []).map(part => shown(part, startsTell)));
   const at = plain.findIndex((part, i) => !isDeepStrictEqual(part, folded[i]));
   if (at >= 0) faults.push(`part ${at} folded is ${show(folded[at])}, whole ${show(plain[at])}`);
   else if (folded.length > plain.length) faults.push(`one part more when folded: ${show(folded[plain.length])}`);

@@ -28,7 +28,7 @@ async function judge(job) {
     const whole = await read(client, about, 'whole', verdict);
     const folded = await read(client, about, 'folded', verdict);
     if (!whole || !folded) continue;
-    for (const fault of faultsOfFolding(folded, whole, about.finished)) {
+    for (const fault of faultsOfFolding(folded, whole, { ...client, ...about })) {
       verdict.faults.push(`ai ${client.version} folded: ${fault}`);
     }
     if (job.timed) {
@@ -44,6 +44,7 @@ async function read(client, about, how, verdict) {
   const query = [client.query, how === 'folded' ? 'compact=1' : ''].filter(Boolean).join('&');
   const fault = text => verdict.faults.push(`ai ${client.version} ${how}: ${text}`);
   let events = Promise.resolve('');
+  let received;
   const fetched = async (_url, init = {}) => {
     const headers = new Headers(init.headers);
     headers.set('x-bex-agent-ticket', about.tickets.pop());
@@ -53,6 +54,7 @@ async function read(client, about, how, verdict) {
       // only the client's own time is asked for
       const text = await response.text();
       events = Promise.resolve(text);
+      received = performance.now();
       return new Response(text, response);
     }
     events = response.clone().text();
@@ -61,6 +63,7 @@ async function read(client, about, how, verdict) {
   verdict.runs += 1;
   try {
     const page = await resume(client, fetched);
+    page.ms = performance.now() - received;
     faultsOfPage(page, about).forEach(fault);
     // an error is the last thing a client reads, and it may be cut off behind it
     if (!about.endsInError) faultsOfEvents(await events, about, how === 'folded').forEach(fault);

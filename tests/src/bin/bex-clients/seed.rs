@@ -11,6 +11,8 @@ use bex_tests::stack::{Stack, WORKSPACE};
 use crate::transcript::Transcript;
 
 const GENERATION: Generation = Generation(1);
+/// Sessions whose statements are given to psql at once, as an argument.
+const AT_ONCE: usize = 50;
 
 /// Stores each as a session of its own, in the order given.
 ///
@@ -19,11 +21,13 @@ const GENERATION: Generation = Generation(1);
 pub async fn store(stack: &Stack, transcripts: &[Transcript]) -> anyhow::Result<Vec<SessionId>> {
     let db = Db::connect(&DbConfig::new(stack.database_url(), "bex-clients"))?;
     let sessions: Vec<_> = transcripts.iter().map(|_| SessionId::random()).collect();
-    stack.sql(&rows(&sessions, transcripts)?)?;
-    for (session, transcript) in sessions.iter().zip(transcripts) {
-        append(&db, session, transcript).await?;
+    for (sessions, transcripts) in sessions.chunks(AT_ONCE).zip(transcripts.chunks(AT_ONCE)) {
+        stack.sql(&rows(sessions, transcripts)?)?;
+        for (session, transcript) in sessions.iter().zip(transcripts) {
+            append(&db, session, transcript).await?;
+        }
+        stack.sql(&verdicts(sessions, transcripts)?)?;
     }
-    stack.sql(&verdicts(&sessions, transcripts)?)?;
     Ok(sessions)
 }
 
@@ -69,7 +73,7 @@ async fn append(db: &Db, session: &SessionId, transcript: &Transcript) -> anyhow
 
 /// Whole turns are complete, the others stay truncated.
 fn verdicts(sessions: &[SessionId], transcripts: &[Transcript]) -> anyhow::Result<String> {
-    let mut sql = String::from("UPDATE turns SET rejudge = false;\n");
+    let mut sql = String::from("UPDATE turns SET rejudge = false WHERE rejudge;\n");
     for (session, transcript) in sessions.iter().zip(transcripts) {
         for (turn, spoken) in (1..).zip(&transcript.turns) {
             if spoken.is_whole() {
