@@ -95,6 +95,9 @@ pub struct Dropped {
     pub bytes: u64,
 }
 
+/// A digest in hexadecimal. What is longer is none, and would be kept with its turn outside every quota.
+const DIGEST_CHARS: usize = 64;
+
 /// The last record of a turn's log: what was said, as computed inside the sandbox.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TurnEnd {
@@ -153,8 +156,8 @@ pub enum LogRecord<'a> {
 struct Fields<'a> {
     #[serde(borrow)]
     r#type: std::borrow::Cow<'a, str>,
-    #[serde(default, with = "crate::time::optional")]
-    at: Option<Timestamp>,
+    #[serde(borrow)]
+    at: Option<&'a RawValue>,
     turn: Option<TurnNo>,
     part_index: Option<PartIndex>,
     #[serde(borrow)]
@@ -175,7 +178,7 @@ impl<'a> LogRecord<'a> {
                 turn: fields.turn?,
             }),
             "ui-message" => Some(Self::UiMessage {
-                at: fields.at,
+                at: fields.at.and_then(time_of),
                 turn: fields.turn,
                 part_index: fields.part_index,
                 part: fields.part?.get(),
@@ -184,10 +187,19 @@ impl<'a> LogRecord<'a> {
                 turn: fields.turn?,
                 first: fields.first?,
             }),
-            "turn-end" => serde_json::from_slice(line).ok().map(Self::TurnEnd),
+            "turn-end" => serde_json::from_slice(line)
+                .ok()
+                .filter(|end: &TurnEnd| end.sha256.len() <= DIGEST_CHARS)
+                .map(Self::TurnEnd),
             _ => None,
         }
     }
+}
+
+/// A time that cannot be read is none: it must not cost the part beside it.
+fn time_of(at: &RawValue) -> Option<Timestamp> {
+    let text: std::borrow::Cow<'_, str> = serde_json::from_str(at.get()).ok()?;
+    text.parse().ok()
 }
 
 /// Writes one part record: `{"at","type":"ui-message","turn","partIndex","part"}` and a newline.
@@ -395,6 +407,31 @@ mod tests {
                 ..
             })
         ));
+    }
+
+    #[test]
+    fn odd_fields_cost_no_part_and_no_memory() {
+        for at in [r#""yesterday""#, "7", "null", r#""2026-01-02""#] {
+            let line = format!(
+                r#"{{"at":{at},"type":"ui-message","turn":1,"partIndex":2,"part":{{"type":"x"}}}}"#
+            );
+            match LogRecord::parse(line.as_bytes()) {
+                Some(LogRecord::UiMessage { at: None, part, .. }) => {
+                    assert_eq!(part, r#"{"type":"x"}"#);
+                }
+                other => panic!("{at}: {other:?}"),
+            }
+        }
+        let end = TurnEnd {
+            turn: TurnNo(1),
+            parts: 1,
+            bytes: 1,
+            sha256: "a".repeat(DIGEST_CHARS + 1),
+            state: TurnState::Succeeded,
+            dropped: None,
+        };
+        let line = turn_end_record(Timestamp::UNIX_EPOCH, &end);
+        assert!(LogRecord::parse(line.as_bytes()).is_none());
     }
 
     #[test]

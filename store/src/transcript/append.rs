@@ -216,7 +216,7 @@ impl<'a> Columns<'a> {
                 .chunk_ids
                 .push(part.head.chunk_id.as_deref().and_then(storable));
             columns.parts.push(bytes);
-            columns.spoken_at.push(part.spoken_at);
+            columns.spoken_at.push(part.spoken_at.filter(is_storable_time));
         }
         Ok(columns)
     }
@@ -225,6 +225,11 @@ impl<'a> Columns<'a> {
 /// A decoded `\u0000` in a type or id must not fail the batch; the part's own text keeps the escape.
 fn storable(decoded: &str) -> Option<&str> {
     (!decoded.contains('\0')).then_some(decoded)
+}
+
+/// A driver's clock that is far off must not fail the batch: the server's calendar begins later than ours.
+fn is_storable_time(at: &Timestamp) -> bool {
+    *at >= Timestamp::UNIX_EPOCH
 }
 
 fn offset(bytes: u64) -> i64 {

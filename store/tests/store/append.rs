@@ -1,9 +1,11 @@
 //! The append function, rule by rule.
 
 use bex_proto::ids::PartId;
+use bex_proto::transcript::Part;
 use bex_proto::{Generation, PartIndex, Seq, SessionId, TurnNo};
 use bex_store::settle::{Rejudged, SandboxAfter, Settled};
 use bex_store::transcript::{AppendError, AppendOutcome, HarvestStep};
+use jiff::Timestamp;
 
 use crate::support::*;
 
@@ -362,6 +364,29 @@ async fn odd_json_is_stored_verbatim_and_a_stand_in_marks_its_turn() {
             .unwrap()
             .unstorable
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_clock_that_is_far_off_fails_no_batch() {
+    let store = Store::new().await;
+    let session = store.running().await;
+    let odd = [Timestamp::MIN, Timestamp::UNIX_EPOCH, Timestamp::MAX];
+    let batch: Vec<_> = odd
+        .into_iter()
+        .zip(0..)
+        .map(|(at, index)| Part {
+            spoken_at: Some(at),
+            ..part(1, index, r#"{"type":"x"}"#)
+        })
+        .collect();
+    assert_eq!(store.append(&session, &batch).await.stored, 3);
+    let page = store.db.read_feed(&session, Seq(-1), 10).await.unwrap();
+    let years: Vec<_> = page
+        .parts
+        .iter()
+        .map(|p| p.spoken_at.map(|at| at.strftime("%Y").to_string()))
+        .collect();
+    assert_eq!(years, [None, Some("1970".into()), Some("9999".into())]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
