@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::numbering::{Form, Numbering, Placed};
-use super::tail::{SourceEnd, Tail};
+use super::tail::{COURTESY, SourceEnd, Tail};
 use super::{HubDeps, Speech};
 use crate::driver_client::{CallError, DialError, DriverConnection};
 use crate::sandbox::{Look, TargetRef};
@@ -115,7 +115,7 @@ impl Reading<'_> {
         };
         let mut numbering = Numbering::new(self.speech.turn, form, from);
         let mut splitter = Splitter::new();
-        let mut waited_at = None;
+        let mut courtesy = COURTESY;
         loop {
             let bytes = tokio::select! {
                 bytes = stream.next() => bytes.ok_or(Broken::NoDone)??,
@@ -141,7 +141,7 @@ impl Reading<'_> {
             if let Some(end) = end {
                 return Ok(end);
             }
-            self.tail.pace(&mut waited_at).await;
+            self.tail.pace(&mut courtesy).await;
         }
     }
 

@@ -3,7 +3,7 @@
 //! [`Ring`] is the bounded memory and its rules, without time or tasks; [`Tail`] shares one between the source that fills it
 //! and any number of readers that pull from it. Nothing is queued per reader and none can hold the source: a reader that is
 //! too slow is told that it is [`TailRead::Behind`] and reads the store. Only in a burst the source lets the *fastest* viewer
-//! come after it, for [`COURTESY`] at most: bytes that overtake every viewer would all have to come from a store that does not
+//! come after it, for [`COURTESY`] in all at most: bytes that overtake every viewer would all have to come from a store that does not
 //! have them yet. The driver is not held either way: it logs what it says before it sends it.
 
 use std::collections::VecDeque;
@@ -14,10 +14,11 @@ use bex_proto::PartIndex;
 use bex_proto::limits;
 use bex_proto::transcript::Part;
 use tokio::sync::{Notify, watch};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
-/// How long a source waits for the fastest viewer's next step. One that does not move is waited for once.
-const COURTESY: Duration = Duration::from_millis(50);
+/// How long a source waits for the fastest viewer in one burst; one that keeps lagging is not waited for again until it has caught
+/// up. A burst of a whole session at the speed of a busy machine fits.
+pub const COURTESY: Duration = Duration::from_secs(2);
 
 /// How a source came to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +54,17 @@ pub enum TailRead {
     Wait,
     /// Nothing there, and nothing will come.
     Ended(SourceEnd),
+}
+
+/// Where the fastest viewer is beside the source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pace {
+    /// It has everything.
+    CaughtUp,
+    /// It is close behind.
+    Following,
+    /// Half of the ring's room is not taken by it.
+    Outrun,
 }
 
 /// How much a ring keeps.
@@ -163,12 +175,19 @@ impl Ring {
         self.lead = Some(at);
     }
 
-    /// Whether half of the ring's room was not even taken by the fastest viewer.
-    pub fn outruns_viewers(&self) -> bool {
-        self.lead.is_some_and(|lead| {
-            let ahead = self.next.map_or(0, |next| next.0.saturating_sub(lead.0));
-            self.unseen > self.limits.bytes / 2 || ahead as usize > self.limits.parts / 2
-        })
+    /// Where the fastest viewer is beside the source. One without viewers outruns nobody.
+    pub fn pace(&self) -> Pace {
+        let Some(lead) = self.lead else {
+            return Pace::CaughtUp;
+        };
+        let ahead = self.next.map_or(0, |next| next.0.saturating_sub(lead.0));
+        if ahead == 0 {
+            Pace::CaughtUp
+        } else if self.unseen > self.limits.bytes / 2 || ahead as usize > self.limits.parts / 2 {
+            Pace::Outrun
+        } else {
+            Pace::Following
+        }
     }
 
     /// Nothing will be added any more. The first end stands.
@@ -243,22 +262,22 @@ impl Tail {
         }
     }
 
-    /// Lets the fastest viewer come after the source, [`COURTESY`] per step of it at most. `waited_at` is where it stood when it was
-    /// last waited for in vain.
-    pub async fn pace(&self, waited_at: &mut Option<PartIndex>) {
+    /// Lets the fastest viewer come after the source, while something of the `courtesy` is left.
+    pub async fn pace(&self, courtesy: &mut Duration) {
         loop {
             let followed = self.followed.notified();
-            let (outruns, lead) = {
-                let ring = self.ring();
-                (ring.outruns_viewers(), ring.lead)
-            };
-            if !outruns || *waited_at == lead {
-                return;
+            let pace = self.ring().pace();
+            match pace {
+                Pace::CaughtUp => *courtesy = COURTESY,
+                Pace::Outrun if !courtesy.is_zero() => {
+                    let since = Instant::now();
+                    let _ = timeout(*courtesy, followed).await;
+                    *courtesy = courtesy.saturating_sub(since.elapsed());
+                    continue;
+                }
+                Pace::Following | Pace::Outrun => {}
             }
-            if timeout(COURTESY, followed).await.is_err() {
-                *waited_at = lead;
-                return;
-            }
+            return;
         }
     }
 
@@ -395,15 +414,19 @@ pub(crate) mod tests {
         for index in 2..8 {
             ring.push(part(1, index));
         }
-        assert!(!ring.outruns_viewers(), "nobody reads along");
+        assert_eq!(ring.pace(), Pace::CaughtUp, "nobody reads along");
         ring.follow(PartIndex(3));
-        assert!(ring.outruns_viewers(), "five of eight");
+        assert_eq!(ring.pace(), Pace::Outrun, "five of eight");
         ring.follow(PartIndex(4));
-        assert!(!ring.outruns_viewers(), "four of eight");
+        assert_eq!(ring.pace(), Pace::Following, "four of eight");
         ring.follow(PartIndex(2));
-        assert!(!ring.outruns_viewers(), "a slower viewer does not count");
+        assert_eq!(
+            ring.pace(),
+            Pace::Following,
+            "a slower viewer does not count"
+        );
         ring.push(part(1, 8));
-        assert!(ring.outruns_viewers());
+        assert_eq!(ring.pace(), Pace::Outrun);
         for index in 9..30 {
             ring.push(part(1, index));
         }
@@ -412,30 +435,33 @@ pub(crate) mod tests {
             "what is evicted is not unseen any more"
         );
         ring.follow(PartIndex(30));
-        assert_eq!(ring.unseen, 0);
+        assert_eq!((ring.unseen, ring.pace()), (0, Pace::CaughtUp));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_viewer_that_does_not_move_is_waited_for_once() {
+    async fn a_viewer_that_keeps_lagging_is_waited_for_once() {
         let tail = Tail::with_limits(RingLimits {
             bytes: 1 << 20,
             parts: 4,
         });
         tail.begin(PartIndex(0));
         tail.read_along(PartIndex(0), 1);
-        let mut waited_at = None;
-        let begun = tokio::time::Instant::now();
+        let mut courtesy = COURTESY;
+        let begun = Instant::now();
         for index in 0..20 {
             tail.push([part(1, index)]);
-            tail.pace(&mut waited_at).await;
+            tail.pace(&mut courtesy).await;
         }
         assert_eq!(begun.elapsed(), COURTESY);
+        // it caught up, and a new burst may wait again
+        tail.read_along(PartIndex(20), 1);
+        tail.pace(&mut courtesy).await;
+        assert_eq!(courtesy, COURTESY);
         let tail = Arc::new(tail);
         let reader = Arc::clone(&tail);
-        tail.read_along(PartIndex(20), 1);
         tail.push((20..24).map(|index| part(1, index)));
         let moves = tokio::spawn(async move { reader.read_along(PartIndex(23), 1) });
-        tail.pace(&mut waited_at).await;
+        tail.pace(&mut courtesy).await;
         assert_eq!(begun.elapsed(), COURTESY, "one that moves costs nothing");
         moves.await.expect("no panic");
     }
