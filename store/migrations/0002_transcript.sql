@@ -30,8 +30,10 @@ CREATE TABLE transcript_parts (
 -- the table is empty both indexes cost the same, and a plan of append that was cached on this one would read the whole
 -- session with every part.
 CREATE UNIQUE INDEX transcript_parts_feed ON transcript_parts (session_id, seq) WHERE seq >= 0;
--- parts are read back whole and verbatim; compressing them costs more on both ways than the pages it saves
+-- parts are read back whole and verbatim: compressing them costs more on both ways than the pages it saves, and one that fits
+-- a page stays in its row, since every part moved out costs a second look-up
 ALTER TABLE transcript_parts ALTER COLUMN part SET STORAGE EXTERNAL;
+ALTER TABLE transcript_parts SET (toast_tuple_target = 8160);
 
 CREATE TABLE harvest_offsets (
     session_id  text NOT NULL REFERENCES sessions (id) ON DELETE CASCADE,

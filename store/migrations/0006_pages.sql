@@ -28,6 +28,46 @@ BEGIN
 END
 $$;
 
+-- Where the pages of a conversation begin and end, found without reading payloads. The pages themselves are then read by
+-- their bounds with a plain statement, whose rows stream while they are found: twice as fast as rows that pass a function.
+CREATE FUNCTION bex_page_bounds(p_session text, p_turn integer, p_index integer, p_parts bigint, p_bytes bigint, p_pages integer,
+                                OUT first_turn integer, OUT first_index integer, OUT last_turn integer, OUT last_index integer)
+RETURNS SETOF record
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, public, pg_temp
+SET enable_sort = off
+SET enable_bitmapscan = off
+SET enable_seqscan = off
+AS $$
+DECLARE
+    part  record;
+    parts bigint := 0;
+    bytes bigint := 0;
+    pages integer := 0;
+BEGIN
+    FOR part IN
+        SELECT p.turn, p.part_index, octet_length(p.part) AS len FROM public.transcript_parts p
+         WHERE p.session_id = p_session AND (p.turn, p.part_index) >= (p_turn, p_index)
+         ORDER BY p.turn, p.part_index LIMIT p_parts * p_pages
+    LOOP
+        IF parts > 0 AND (parts = p_parts OR bytes + part.len > p_bytes) THEN
+            RETURN NEXT;
+            pages := pages + 1;
+            parts := 0;
+            EXIT WHEN pages = p_pages;
+        END IF;
+        IF parts = 0 THEN
+            first_turn := part.turn; first_index := part.part_index; bytes := 0;
+        END IF;
+        last_turn := part.turn; last_index := part.part_index;
+        parts := parts + 1; bytes := bytes + part.len;
+    END LOOP;
+    IF parts > 0 THEN
+        RETURN NEXT;
+    END IF;
+END
+$$;
+
 CREATE FUNCTION bex_feed_page(p_session text, p_after bigint, p_parts bigint, p_bytes bigint)
 RETURNS SETOF transcript_parts
 LANGUAGE plpgsql STABLE

@@ -1,7 +1,7 @@
 //! Reading what is stored, page by page, under one memory budget of the process.
 //!
-//! A page holds permits for its bytes until the viewer has taken it, and while a full page is sent the next one is read, if there
-//! is memory for both. A viewer that waits holds nothing, and no database connection is held between pages. Part bytes never
+//! A page holds permits for its bytes until the viewer has taken it, and while a page is sent the next ones are read, if there
+//! is memory for them. A viewer that waits holds nothing, and no database connection is held between pages. Part bytes never
 //! change, so a part found in a page read earlier is always right; that a part is *not* there is only believed of a page read
 //! just now.
 
@@ -12,7 +12,7 @@ use bex_proto::ids::PartId;
 use bex_proto::transcript::Part;
 use bex_proto::ui_stream::ChunkHead;
 use bex_proto::{SessionId, limits};
-use bex_store::transcript::StoredPart;
+use bex_store::transcript::{PageBounds, StoredPart};
 use bex_store::{Db, StoreError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::task::AbortOnDropHandle;
@@ -55,14 +55,48 @@ impl ReplayBudget {
     }
 }
 
+/// Pages whose bounds are looked up at once.
+const PLANNED_PAGES: u32 = 16;
+/// Pages read while another one is sent, if there is memory: two connections of the database work for one replay then.
+const AHEAD: usize = 2;
+
 /// One viewer's reading of one session.
 pub struct Pages {
     db: Db,
     session: SessionId,
     budget: ReplayBudget,
     page: Page,
-    /// The page behind a full one, read while that one is being sent.
-    ahead: Option<AbortOnDropHandle<Result<Page, StoreError>>>,
+    plan: Plan,
+    /// The pages behind the current one, in order.
+    ahead: VecDeque<AbortOnDropHandle<Ahead>>,
+}
+
+/// A page read ahead, and the plan behind it when that was looked up with it.
+type Ahead = Result<(Page, Option<Plan>), StoreError>;
+
+/// Which pages follow.
+#[derive(Default)]
+struct Plan {
+    bounds: VecDeque<PageBounds>,
+    /// Where the next look-up begins, when there may be more than `bounds`.
+    more: Option<PartId>,
+}
+
+impl Plan {
+    async fn from(db: &Db, session: &SessionId, at: PartId) -> Result<Self, StoreError> {
+        let parts = limits::REPLAY_PAGE_PARTS as u32;
+        let bounds = db
+            .page_bounds(session, at, parts, READ_BYTES, PLANNED_PAGES)
+            .await?;
+        let more = bounds
+            .last()
+            .filter(|_| bounds.len() == PLANNED_PAGES as usize)
+            .map(|page| page.last.next());
+        Ok(Self {
+            bounds: bounds.into(),
+            more,
+        })
+    }
 }
 
 /// Parts in part-id order, and the memory they are accounted with.
@@ -71,27 +105,26 @@ struct Page {
     parts: VecDeque<Arc<Part>>,
     /// Given back with the page.
     _permit: Option<OwnedSemaphorePermit>,
-    /// Where the next page begins, if this one was full.
-    next: Option<PartId>,
 }
 
 impl Page {
-    async fn read(
-        db: Db,
-        session: SessionId,
-        from: PartId,
+    /// Reads the plan's next page; empty when there is none.
+    async fn next_of(
+        plan: &mut Plan,
+        db: &Db,
+        session: &SessionId,
         mut permit: OwnedSemaphorePermit,
     ) -> Result<Self, StoreError> {
-        let max_parts = limits::REPLAY_PAGE_PARTS as u32;
-        let rows = db
-            .read_conversation(&session, from, max_parts, READ_BYTES)
-            .await?;
+        let Some(bounds) = plan.bounds.pop_front() else {
+            return Ok(Self::default());
+        };
+        let rows = db.read_page(session, bounds).await?;
         let bytes: usize = rows.iter().map(|row| row.bytes.len()).sum();
-        let full = rows.len() == limits::REPLAY_PAGE_PARTS || bytes > READ_BYTES / 2;
+        let used = bytes.div_ceil(limits::REPLAY_PAGE_BYTES);
         Ok(Self {
-            next: rows.last().filter(|_| full).map(|last| last.id.next()),
             parts: rows.into_iter().map(|row| Arc::new(part_of(row))).collect(),
-            _permit: permit.split(bytes.div_ceil(limits::REPLAY_PAGE_BYTES)),
+            // parts stored in between may have made the page a little larger than it was planned
+            _permit: permit.split(used.min(READING_PERMITS as usize)),
         })
     }
 
@@ -117,7 +150,8 @@ impl Pages {
             session,
             budget,
             page: Page::default(),
-            ahead: None,
+            plan: Plan::default(),
+            ahead: VecDeque::new(),
         }
     }
 
@@ -128,13 +162,14 @@ impl Pages {
     pub async fn read(&mut self, at: PartId) -> Result<StoreRead, StoreError> {
         self.page.drop_before(at);
         if self.page.parts.is_empty()
-            && let Some(ahead) = self.ahead.take()
+            && let Some(ahead) = self.ahead.pop_front()
         {
             self.page = Page::default();
             // when reading ahead failed, reading at the position says why
-            if let Ok(Ok(page)) = ahead.await {
+            if let Ok(Ok((page, plan))) = ahead.await {
                 self.page = page;
                 self.page.drop_before(at);
+                self.plan = plan.unwrap_or_else(|| std::mem::take(&mut self.plan));
             }
         }
         if !self.page.tells(at) {
@@ -163,7 +198,8 @@ impl Pages {
     /// Lets go of everything: the viewer waits for something else than the store.
     pub fn rest(&mut self) {
         self.page = Page::default();
-        self.ahead = None;
+        self.plan = Plan::default();
+        self.ahead.clear();
     }
 
     async fn fetch(&mut self, from: PartId) -> Result<(), StoreError> {
@@ -173,24 +209,56 @@ impl Pages {
             .acquire_many_owned(READING_PERMITS)
             .await
             .expect("the replay budget is never closed");
-        self.page = Page::read(self.db.clone(), self.session.clone(), from, permit).await?;
+        self.plan = Plan::from(&self.db, &self.session, from).await?;
+        self.page = Page::next_of(&mut self.plan, &self.db, &self.session, permit).await?;
         Ok(())
     }
 
-    /// Begins to read the page behind a full one, if there is memory for it right now.
+    /// Begins to read the pages behind the current one, if there is memory for them right now.
     fn look_ahead(&mut self) {
-        if self.ahead.is_some() {
-            return;
-        }
-        let Some(next) = self.page.next.take() else {
-            return;
-        };
-        let budget = Arc::clone(&self.budget.0);
-        if let Ok(permit) = budget.try_acquire_many_owned(READING_PERMITS) {
-            let reading = Page::read(self.db.clone(), self.session.clone(), next, permit);
-            self.ahead = Some(AbortOnDropHandle::new(tokio::spawn(reading)));
+        while self.ahead.len() < AHEAD {
+            let (mut plan, kind) = match (self.plan.bounds.pop_front(), self.plan.more) {
+                (Some(bounds), _) => (
+                    Plan {
+                        bounds: [bounds].into(),
+                        more: None,
+                    },
+                    Reading::Planned,
+                ),
+                (None, Some(from)) => (Plan::default(), Reading::Replan(from)),
+                (None, None) => return,
+            };
+            let budget = Arc::clone(&self.budget.0);
+            let Ok(permit) = budget.try_acquire_many_owned(READING_PERMITS) else {
+                // what is not read ahead is read at its position
+                self.plan.bounds.extend(plan.bounds);
+                self.plan.bounds.rotate_right(1);
+                return;
+            };
+            if matches!(kind, Reading::Replan(_)) {
+                self.plan.more = None;
+            }
+            let (db, session) = (self.db.clone(), self.session.clone());
+            self.ahead
+                .push_back(AbortOnDropHandle::new(tokio::spawn(async move {
+                    if let Reading::Replan(from) = kind {
+                        plan = Plan::from(&db, &session, from).await?;
+                    }
+                    let page = Page::next_of(&mut plan, &db, &session, permit).await?;
+                    let rest = matches!(kind, Reading::Replan(_)).then_some(plan);
+                    Ok((page, rest))
+                })));
         }
     }
+}
+
+/// What a reading ahead begins with.
+#[derive(Clone, Copy)]
+enum Reading {
+    /// A page whose bounds are known.
+    Planned,
+    /// Looking up which pages follow from here; the rest of them comes back with the page.
+    Replan(PartId),
 }
 
 /// A stored part as it is shown.

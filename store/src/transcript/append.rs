@@ -216,7 +216,9 @@ impl<'a> Columns<'a> {
                 .chunk_ids
                 .push(part.head.chunk_id.as_deref().and_then(storable));
             columns.parts.push(bytes);
-            columns.spoken_at.push(part.spoken_at.filter(is_storable_time));
+            columns
+                .spoken_at
+                .push(part.spoken_at.filter(is_storable_time));
         }
         Ok(columns)
     }

@@ -29,6 +29,15 @@ pub struct StoredPart {
     pub created_at: Timestamp,
 }
 
+/// First and last part of one page of a conversation, both in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PageBounds {
+    /// Its first part.
+    pub first: PartId,
+    /// Its last part.
+    pub last: PartId,
+}
+
 /// One page of a feed.
 #[derive(Debug, Clone)]
 pub struct FeedPage {
@@ -43,6 +52,11 @@ pub struct FeedPage {
 const CONVERSATION: &str =
     "SELECT turn, part_index, seq, kind, chunk_id, part, spoken_at, created_at
                               FROM bex_conversation_page($1, $2, $3, $4, $5)";
+const BOUNDS: &str = "SELECT first_turn, first_index, last_turn, last_index FROM bex_page_bounds($1, $2, $3, $4, $5, $6)";
+/// By bounds, so that any plan reads the page's rows only.
+const PAGE: &str = "SELECT turn, part_index, seq, kind, chunk_id, part, spoken_at, created_at FROM transcript_parts
+                     WHERE session_id = $1 AND (turn, part_index) >= ($2, $3) AND (turn, part_index) <= ($4, $5)
+                     ORDER BY turn, part_index";
 const FEED: &str = "SELECT turn, part_index, seq, kind, chunk_id, part, spoken_at, created_at
                       FROM bex_feed_page($1, $2, $3, $4)";
 
@@ -86,6 +100,73 @@ impl Db {
                     int4(&number(from.index.0)),
                     int8(&i64::from(max_parts.max(1))),
                     int8(&bytes(max_bytes)),
+                ],
+            )
+            .await?;
+        rows.iter().map(StoredPart::read).collect()
+    }
+
+    /// The next `pages` pages from `from` on, as [`Db::read_conversation`] would cut them. Fewer when the session has no more.
+    ///
+    /// # Errors
+    /// Store trouble only.
+    pub async fn page_bounds(
+        &self,
+        session: &SessionId,
+        from: PartId,
+        max_parts: u32,
+        max_bytes: usize,
+        pages: u32,
+    ) -> Result<Vec<PageBounds>, StoreError> {
+        let rows = self
+            .query(
+                "page_bounds",
+                BOUNDS,
+                &[
+                    text(&session.as_str()),
+                    int4(&turn_no(from.turn)),
+                    int4(&number(from.index.0)),
+                    int8(&i64::from(max_parts.max(1))),
+                    int8(&bytes(max_bytes)),
+                    int4(&number(pages)),
+                ],
+            )
+            .await?;
+        let part = |row: &Row, turn_column, index_column| {
+            Ok::<_, StoreError>(PartId {
+                turn: turn(row, turn_column)?,
+                index: index(row, index_column)?,
+            })
+        };
+        rows.iter()
+            .map(|row| {
+                Ok(PageBounds {
+                    first: part(row, "first_turn", "first_index")?,
+                    last: part(row, "last_turn", "last_index")?,
+                })
+            })
+            .collect()
+    }
+
+    /// The parts of one page of [`Db::page_bounds`], and what was stored between them since.
+    ///
+    /// # Errors
+    /// Store trouble only.
+    pub async fn read_page(
+        &self,
+        session: &SessionId,
+        page: PageBounds,
+    ) -> Result<Vec<StoredPart>, StoreError> {
+        let rows = self
+            .query(
+                "read_page",
+                PAGE,
+                &[
+                    text(&session.as_str()),
+                    int4(&turn_no(page.first.turn)),
+                    int4(&number(page.first.index.0)),
+                    int4(&turn_no(page.last.turn)),
+                    int4(&number(page.last.index.0)),
                 ],
             )
             .await?;

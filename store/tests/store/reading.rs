@@ -48,6 +48,30 @@ async fn a_conversation_page_is_bounded_and_never_empty() {
     );
     assert_eq!(page(0, 3, 1 << 20).await, [0, 1, 2]);
     assert_eq!(page(6, 3, 1 << 20).await, Vec::<u32>::new());
+    let bounds = async |from: u32, parts: u32, bytes: usize, pages: u32| {
+        let bounds = store
+            .db
+            .page_bounds(&session, PartId::new(1, from), parts, bytes, pages)
+            .await
+            .unwrap();
+        bounds
+            .iter()
+            .map(|page| (page.first.index.0, page.last.index.0))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(bounds(0, 10, 200, 9).await, [(0, 1), (2, 2), (3, 5)]);
+    assert_eq!(bounds(0, 1, 1 << 20, 3).await, [(0, 0), (1, 1), (2, 2)]);
+    assert_eq!(bounds(4, 10, 1 << 20, 3).await, [(5, 5)]);
+    assert_eq!(bounds(6, 10, 1 << 20, 3).await, []);
+    let page = bex_store::transcript::PageBounds {
+        first: PartId::new(1, 1),
+        last: PartId::new(1, 3),
+    };
+    let read = store.db.read_page(&session, page).await.unwrap();
+    assert_eq!(
+        read.iter().map(|p| p.id.index.0).collect::<Vec<_>>(),
+        [1, 2, 3]
+    );
     let whole = store
         .db
         .read_conversation(&session, PartId::new(1, 2), 1, 1)
@@ -248,6 +272,7 @@ async fn a_page_reads_no_more_than_it_gives_however_little_the_planner_knows() {
     for page in [
         format!("bex_conversation_page('{session}', 1, 50, 100, 1000000)"),
         format!("bex_conversation_page('{session}', 1, 50, 1000, 6000)"),
+        format!("bex_page_bounds('{session}', 1, 50, 50, 1000000, 2)"),
         format!("bex_feed_page('{session}', 50, 100, 1000000)"),
     ] {
         let explain = format!(
