@@ -9,6 +9,7 @@ mod head;
 mod profile;
 mod scrub;
 mod shape;
+mod values;
 
 pub use compact::{Compact, Folded};
 pub use guard::{Guard, Output, Place};

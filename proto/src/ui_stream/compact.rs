@@ -46,10 +46,10 @@ enum Family {
 }
 
 /// How much a client has of what was begun.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Begun {
-    /// A start alone, behind which any delta may stand.
-    Bare,
+    /// The start of a call of this tool (as JSON) alone, behind which a whole input may stand.
+    Bare(Box<str>),
     /// More: a whole input must not follow as a delta, unless it begins anew.
     Filled,
 }
@@ -165,9 +165,11 @@ impl Compact {
             return;
         }
         self.release(family, part.chunk_id, out);
-        // an input that is no JSON does not go on with one
-        let is_plain = memchr::memmem::find(part.bytes, b"inputEncoding").is_none();
-        let begun = if is_plain { Begun::Bare } else { Begun::Filled };
+        let begun = match family {
+            Family::Input => bare(part.bytes),
+            _ => None,
+        };
+        let begun = begun.unwrap_or(Begun::Filled);
         self.begun.insert((family, part.chunk_id.into()), begun);
         self.give(part.head.clone(), part.bytes.clone(), out);
     }
@@ -220,7 +222,7 @@ impl Compact {
         };
         self.take(Family::Input, part.chunk_id);
         let restart = restarted(&call);
-        if begun != Some(Begun::Bare) || restart.says_more {
+        if restart.says_more || begun.is_none() || begun != bare(&call) {
             self.give_written(restart.start, out);
         }
         self.give_written(delta, out);
@@ -328,6 +330,14 @@ fn ends_a_step(kind: &ChunkKind) -> bool {
             | ChunkKind::Abort
             | ChunkKind::Error
     )
+}
+
+/// What a start alone begins. `None` where an input that is no JSON is announced: that does not go on with one.
+fn bare(start: &[u8]) -> Option<Begun> {
+    let start = Chunk::read(start)?;
+    let name = start.quoted("toolName")?;
+    let is_json = start.get("inputEncoding").is_none();
+    is_json.then(|| Begun::Bare(name.into()))
 }
 
 /// A call's input as one delta. `None` for a call that no page runs anyway.

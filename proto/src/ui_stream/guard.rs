@@ -318,7 +318,11 @@ impl Guard {
         if repeated || (head.kind == ChunkKind::ToolInputDelta && streaming.is_none()) {
             return Fate::Drop;
         }
-        let binding = streaming.map_or(head.binding, |tool| tool.binding);
+        // old clients keep one part for an id, whatever its calls are
+        let bound = known
+            .filter(|_| self.profile == Profile::Strict5)
+            .or(streaming);
+        let binding = bound.map_or(head.binding, |tool| tool.binding);
         let progress = match head.kind {
             ChunkKind::ToolInputStart | ChunkKind::ToolInputDelta => Progress::Streaming,
             ChunkKind::ToolInputAvailable => Progress::Called,

@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 use super::profile::Profile;
 use super::scrub::scrub;
 use super::shape;
+use super::values::nests_too_deep;
 
 macro_rules! kinds {
     ($($variant:ident = $word:literal),+ $(,)?) => {
@@ -63,7 +64,8 @@ pub enum Form {
     /// Refuse it and everything after it, for something that can be left out: an optional field of a wrong type, a key that its
     /// parser forbids.
     Odd,
-    /// Refuse it and everything after it, for a required field that is missing or of a wrong type.
+    /// Refuse it and everything after it, for a required field that is missing or of a wrong type; or nobody can say what it
+    /// belongs to, because its id is no Unicode or holds a NUL; or it nests too deep.
     Broken,
 }
 
@@ -102,21 +104,26 @@ impl ChunkHead {
         json.end().ok()?;
         let kind = ChunkKind::from(fields.r#type?.as_ref());
         let is_tool = kind.as_str().starts_with("tool-");
+        let chunk_id = if is_tool {
+            fields.tool_call_id
+        } else {
+            fields.id
+        };
+        // an id that the store's column cannot hold is none anywhere
+        let chunk_id = chunk_id.filter(|id| !id.contains('\0'));
         let form = match shape::fit(&kind, &fields.seen) {
+            _ if chunk_id.is_none() && shape::needs_id(&kind) => Form::Broken,
+            _ if nests_too_deep(text) => Form::Broken,
             Form::Clean
-                if kind.as_str().contains(MARK) || scrub(text, Profile::Current).is_some() =>
+                if kind.as_str().contains([MARK, '\0'])
+                    || scrub(text, Profile::Current).is_some() =>
             {
                 Form::Odd
             }
             form => form,
         };
         Some(Self {
-            chunk_id: if is_tool {
-                fields.tool_call_id
-            } else {
-                fields.id
-            }
-            .map(Into::into),
+            chunk_id: chunk_id.map(Into::into),
             form,
             binding: if is_tool && fields.dynamic {
                 Binding::Dynamic
@@ -280,6 +287,8 @@ mod tests {
     fn what_a_client_throws_on_is_named() {
         for text in [
             r#"{"type":"text-delta","id":7,"delta":"x"}"#,
+            r#"{"type":"text-delta","id":"\ud800","delta":"x"}"#,
+            r#"{"type":"tool-output-error","toolCallId":"a\u0000","errorText":"x"}"#,
             r#"{"type":"text-delta","id":"1"}"#,
             r#"{"type":"data-x"}"#,
             r#"{"type":"error","errorText":{}}"#,
@@ -295,6 +304,7 @@ mod tests {
             r#"{"type":"data-x","data":{"a":{"\u005f_proto__":1}}}"#,
             r#"{"type":"data-x","data":{"constructor":{"prototype":1}}}"#,
             r#"{"type":"data-x","data":{"__proto__":1,"a":"\ud800","b":1e999}}"#,
+            r#"{"type":"text-end","id":"t","providerMetadata":{"a":{"n":1e999}}}"#,
             r#"{"type":"tool-input-start","toolCallId":"c","toolName":"x","inputEncoding":"yaml"}"#,
             r#"{"type":"tool-input-available","toolCallId":"c","toolName":"x","input":1,"toolMetadata":7}"#,
             r#"{"type":"text-end","id":"t","citations":[{}]}"#,
@@ -313,6 +323,19 @@ mod tests {
         ] {
             assert_eq!(read(text).form, Form::Clean, "{text}");
         }
+    }
+
+    #[test]
+    fn what_nests_too_deep_is_broken() {
+        let deep = |n| {
+            format!(
+                r#"{{"type":"data-x","data":{}{}}}"#,
+                "[".repeat(n),
+                "]".repeat(n)
+            )
+        };
+        assert_eq!(read(&deep(400)).form, Form::Clean);
+        assert_eq!(read(&deep(400_000)).form, Form::Broken);
     }
 
     #[test]

@@ -144,23 +144,8 @@ impl<'a> Scrubber<'a> {
         self.at += length;
     }
 
-    /// Length of the string, number or word here.
     fn token(&self) -> usize {
-        let rest = &self.json.as_bytes()[self.at..];
-        if rest.first() != Some(&b'"') {
-            let ends =
-                |b: &u8| matches!(b, b',' | b':' | b'}' | b']' | b' ' | b'\t' | b'\n' | b'\r');
-            return rest.iter().position(ends).unwrap_or(rest.len());
-        }
-        let mut length = 1;
-        while let Some(found) = memchr::memchr2(b'"', b'\\', &rest[length..]) {
-            length += found + 1;
-            if rest[length - 1] == b'"' {
-                break;
-            }
-            length += 1;
-        }
-        length.min(rest.len())
+        token_length(&self.json.as_bytes()[self.at..])
     }
 
     fn value_behind(&self, key_end: usize) -> usize {
@@ -188,6 +173,23 @@ impl<'a> Scrubber<'a> {
             self.at += 1;
         }
     }
+}
+
+/// Length of the string, number or word that valid JSON begins with here.
+pub(super) fn token_length(rest: &[u8]) -> usize {
+    if rest.first() != Some(&b'"') {
+        let ends = |b: &u8| matches!(b, b',' | b':' | b'}' | b']' | b' ' | b'\t' | b'\n' | b'\r');
+        return rest.iter().position(ends).unwrap_or(rest.len());
+    }
+    let mut length = 1;
+    while let Some(found) = memchr::memchr2(b'"', b'\\', &rest[length..]) {
+        length += found + 1;
+        if rest[length - 1] == b'"' {
+            break;
+        }
+        length += 1;
+    }
+    length.min(rest.len())
 }
 
 /// A key as a client reads it. One that cannot be decoded is none of those that matter.

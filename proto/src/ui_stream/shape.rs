@@ -10,6 +10,7 @@ use super::citations::are_citations;
 use super::head::{Binding, ChunkKind, Form};
 use super::profile::Profile;
 use super::scrub::scrub;
+use super::values::numbers_are_finite;
 
 macro_rules! fields {
     ($($variant:ident = $word:literal : $check:ident),+ $(,)?) => {
@@ -42,7 +43,7 @@ macro_rules! fields {
 enum Check {
     Text,
     Bool,
-    /// An object of objects.
+    /// An object of objects, whose numbers are finite as everywhere in metadata.
     Metadata,
     Object,
     Reason,
@@ -68,8 +69,10 @@ pub(super) fn raw_fits(field: Field, text: &str) -> bool {
     match field.check() {
         Check::Text => text.starts_with('"'),
         Check::Bool => matches!(text, "true" | "false"),
-        Check::Metadata => serde_json::from_str::<ObjectOfObjects>(text).is_ok(),
-        Check::Object => text.starts_with('{'),
+        Check::Metadata => {
+            serde_json::from_str::<ObjectOfObjects>(text).is_ok() && numbers_are_finite(text)
+        }
+        Check::Object => text.starts_with('{') && numbers_are_finite(text),
         Check::Encoding => matches!(text, r#""json""# | r#""text""#),
         Check::Citations => are_citations(text),
         Check::Reason => text.len() > 2 && REASONS.contains(&&text[1..text.len() - 1]),
@@ -178,6 +181,12 @@ fn spec(kind: &ChunkKind) -> Option<Spec> {
         ChunkKind::Data(_) => (&[Data], &[Id, Transient], &[]),
         ChunkKind::Unknown(_) => return None,
     })
+}
+
+/// Whether a chunk is part of what its id names.
+pub(super) fn needs_id(kind: &ChunkKind) -> bool {
+    let names = |field: &Field| matches!(field, Field::Id | Field::ToolCallId);
+    spec(kind).is_some_and(|(required, ..)| required.iter().any(names))
 }
 
 /// What a client of a current version would do with a chunk of these fields. An absent `input` or `output` can be made null.

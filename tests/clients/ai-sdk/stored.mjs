@@ -2,6 +2,8 @@
 // through.
 
 const isText = value => typeof value === 'string';
+/** What is no Unicode or holds a NUL names nothing that could be stored. */
+const isId = value => isText(value) && value.isWellFormed() && !value.includes('\0');
 const ENDS_RUNS = new Set(['start-step', 'finish-step', 'finish', 'abort', 'error']);
 const ANSWERS = new Set(['tool-output-available', 'tool-output-error', 'tool-output-denied', 'tool-input-error']);
 
@@ -11,7 +13,8 @@ function* chunksOf(turn) {
   for (const [index, text] of turn) {
     if (index > next) yield null;
     next = index + 1;
-    yield JSON.parse(text);
+    // what nests too deep for clients is shown to them as a text, and is part of nothing
+    if (!/\[{512}/.test(text)) yield JSON.parse(text);
   }
 }
 
@@ -26,7 +29,7 @@ export function textsOf(turns) {
         continue;
       }
       const [, type, what] = /^(text|reasoning)-(start|delta|end)$/.exec(chunk.type) ?? [];
-      if (!type || !isText(chunk.id) || (what === 'delta' && !isText(chunk.delta))) continue;
+      if (!type || !isId(chunk.id) || (what === 'delta' && !isText(chunk.delta))) continue;
       const key = `${type} ${chunk.id}`;
       if (what === 'end') {
         open.delete(key);
@@ -55,7 +58,7 @@ export function finishedCalls(turns) {
     };
     for (const chunk of chunksOf(turn)) {
       if (chunk === null || ENDS_RUNS.has(chunk.type)) leave();
-      else if (!isText(chunk.toolCallId)) continue;
+      else if (!isId(chunk.toolCallId)) continue;
       else if (chunk.type === 'tool-input-available') called.add(chunk.toolCallId);
       else if (ANSWERS.has(chunk.type) && called.delete(chunk.toolCallId)) finished.add(chunk.toolCallId);
     }

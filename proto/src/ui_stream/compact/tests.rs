@@ -170,6 +170,8 @@ fn a_call_that_a_client_has_in_part_begins_anew() {
     let text =
         r#"{"type":"tool-input-start","toolCallId":"c","toolName":"x","inputEncoding":"text"}"#;
     assert_eq!(texts(&[text, CALL, OUTPUT]), [text, START, WHOLE, OUTPUT]);
+    let other = r#"{"type":"tool-input-start","toolCallId":"c","toolName":"other"}"#;
+    assert_eq!(texts(&[other, CALL, OUTPUT]), [other, START, WHOLE, OUTPUT]);
     let told = r#"{"type":"tool-input-available","toolCallId":"c","toolName":"x","input":{"a":"b"},"providerMetadata":{"p":{}}}"#;
     assert_eq!(
         texts(&[START, told, OUTPUT]),

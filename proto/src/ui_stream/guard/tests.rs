@@ -247,3 +247,28 @@ fn what_no_decoder_takes_is_not_lost() {
         [r#"{"type":"data-bex-turn-error","data":{"turn":2,"errorText":"\ud800"}}"#]
     );
 }
+
+#[test]
+fn an_id_keeps_its_binding_for_strict_clients() {
+    let step = r#"{"type":"start-step"}"#;
+    let again = r#"{"type":"tool-input-available","toolCallId":"c","toolName":"x","input":{},"dynamic":true}"#;
+    let output = r#"{"type":"tool-output-available","toolCallId":"c","output":1,"dynamic":true}"#;
+    let chunks = [step, CALL, OUTPUT, step, again, output];
+    assert_eq!(last(&chunks), chunks);
+    let mut strict = Guard::for_profile(Profile::Strict5);
+    assert_eq!(
+        feed(&mut strict, Place::Last, &chunks),
+        [step, CALL, OUTPUT, step, CALL, OUTPUT]
+    );
+}
+
+#[test]
+fn what_nests_too_deep_is_a_text() {
+    let deep = format!(
+        r#"{{"type":"new","a":{}{}}}"#,
+        "[".repeat(9000),
+        "]".repeat(9000)
+    );
+    let sent: serde_json::Value = serde_json::from_str(&last(&[&deep])[0]).expect("shallow JSON");
+    assert_eq!(sent["data"], deep);
+}

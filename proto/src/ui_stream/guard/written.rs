@@ -9,6 +9,7 @@ use crate::ui_stream::chunk::{self, Chunk, Writing};
 use crate::ui_stream::head::Binding;
 use crate::ui_stream::profile::Profile;
 use crate::ui_stream::scrub::scrubbed;
+use crate::ui_stream::values::nests_too_deep;
 
 pub(super) fn written(chunk: Value) -> Output {
     Output::Written(Bytes::from(chunk.to_string()))
@@ -75,11 +76,15 @@ pub(super) fn input_error_in_two(
     ])
 }
 
-/// A chunk as data: any client keeps it, none interprets it.
+/// A chunk as data: any client keeps it, none interprets it. As a text where clients could not hold it.
 pub(super) fn wrapped(bytes: &[u8], profile: Profile) -> Option<Output> {
     let text = std::str::from_utf8(bytes).ok()?;
     let mut chunk = Writing::new("data-bex-chunk");
-    chunk.field("data", &scrubbed(text, profile));
+    if nests_too_deep(text) {
+        chunk.field("data", &chunk::json(text));
+    } else {
+        chunk.field("data", &scrubbed(text, profile));
+    }
     Some(done(chunk))
 }
 

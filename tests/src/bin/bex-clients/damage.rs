@@ -10,7 +10,7 @@ use crate::transcript::{Sort, Transcript, Turn};
 const LARGEST_BASE: usize = 20_000;
 
 /// What a driver of another release, or a broken one, may say. The ids are those of the cases, so that they meet.
-const FOREIGN: [&str; 52] = [
+const FOREIGN: [&str; 62] = [
     r#"{"type":"brand-new","id":"t1"}"#,
     r#"{"type":"reset-step"}"#,
     r#"{"type":"steering-message","id":"s","parts":[{"type":"text","text":"x"}]}"#,
@@ -62,6 +62,16 @@ const FOREIGN: [&str; 52] = [
     r#"{"type":"start-step"}"#,
     r#"{"type":"abort","reason":"enough"}"#,
     r#"{"type":"error","errorText":"in the middle \ud800"}"#,
+    r#"{"type":"text-delta","id":"__proto__","delta":"x"}"#,
+    r#"{"type":"text-delta","id":"constructor","delta":"x"}"#,
+    r#"{"type":"reasoning-delta","id":"text","delta":"x"}"#,
+    r#"{"type":"text-delta","id":"\udc00","delta":"x"}"#,
+    r#"{"type":"text-delta","id":"nul\u0000","delta":"x"}"#,
+    r#"{"type":"data-nul\u0000","data":1}"#,
+    r#"{"type":"tool-input-start","toolCallId":"__proto__","toolName":"toString"}"#,
+    r#"{"type":"tool-output-available","toolCallId":"hasOwnProperty","output":{"\ud800":1}}"#,
+    r#"{"type":"text-delta","id":"t1","delta":"x","providerMetadata":{"a":{"n":1e999}}}"#,
+    r#"{"\u0074ype":"text-delta","type":"text-delta","id":"no","id":"t1","delta":"","delta":"twice"}"#,
     r#"[{"type":"start"}]"#,
 ];
 
@@ -118,6 +128,7 @@ fn damage(numbers: &mut Numbers, parts: &mut Vec<Option<Bytes>>) {
         }
         // out of order
         6 if range.len() > 1 => parts.swap(range.start, range.end - 1),
+        7 if numbers.once_in(4) => parts.insert(range.start, Some(deep(numbers))),
         _ => {
             for _ in 0..1 + numbers.below(3) {
                 let at = numbers.below(parts.len() + 1);
@@ -126,4 +137,18 @@ fn damage(numbers: &mut Numbers, parts: &mut Vec<Option<Bytes>>) {
             }
         }
     }
+}
+
+/// A chunk that nests deeper than a client can copy.
+fn deep(numbers: &mut Numbers) -> Bytes {
+    let depth = 100 + numbers.below(20_000);
+    let (open, close) = ("[".repeat(depth), "]".repeat(depth));
+    let kind = numbers.pick(&[
+        r#""data-x","data""#,
+        r#""tool-output-available","toolCallId":"c1","output""#,
+        r#""text-delta","id":"t1","delta":"x","later""#,
+        r#""finish","messageMetadata""#,
+        r#""new","a""#,
+    ]);
+    Bytes::from(format!(r#"{{"type":{kind}:{open}{close}}}"#))
 }
