@@ -29,9 +29,10 @@ END
 $$;
 
 -- Where the pages of a conversation begin and end, found without reading payloads. The pages themselves are then read by
--- their bounds with a plain statement, whose rows stream while they are found: twice as fast as rows that pass a function.
+-- their bounds with a plain statement, whose rows stream while they are found: twice as fast as rows that pass a function. A
+-- page lies in one turn: an index scan stops at a bound of its last column, but not at one of a pair.
 CREATE FUNCTION bex_page_bounds(p_session text, p_turn integer, p_index integer, p_parts bigint, p_bytes bigint, p_pages integer,
-                                OUT first_turn integer, OUT first_index integer, OUT last_turn integer, OUT last_index integer)
+                                OUT turn integer, OUT first_index integer, OUT last_index integer)
 RETURNS SETOF record
 LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, public, pg_temp
@@ -39,6 +40,7 @@ SET enable_sort = off
 SET enable_bitmapscan = off
 SET enable_seqscan = off
 AS $$
+#variable_conflict use_column
 DECLARE
     part  record;
     parts bigint := 0;
@@ -50,16 +52,16 @@ BEGIN
          WHERE p.session_id = p_session AND (p.turn, p.part_index) >= (p_turn, p_index)
          ORDER BY p.turn, p.part_index LIMIT p_parts * p_pages
     LOOP
-        IF parts > 0 AND (parts = p_parts OR bytes + part.len > p_bytes) THEN
+        IF parts > 0 AND (parts = p_parts OR bytes + part.len > p_bytes OR part.turn <> bex_page_bounds.turn) THEN
             RETURN NEXT;
             pages := pages + 1;
             parts := 0;
             EXIT WHEN pages = p_pages;
         END IF;
         IF parts = 0 THEN
-            first_turn := part.turn; first_index := part.part_index; bytes := 0;
+            bex_page_bounds.turn := part.turn; first_index := part.part_index; bytes := 0;
         END IF;
-        last_turn := part.turn; last_index := part.part_index;
+        last_index := part.part_index;
         parts := parts + 1; bytes := bytes + part.len;
     END LOOP;
     IF parts > 0 THEN

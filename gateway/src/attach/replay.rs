@@ -91,7 +91,10 @@ impl Plan {
         let more = bounds
             .last()
             .filter(|_| bounds.len() == PLANNED_PAGES as usize)
-            .map(|page| page.last.next());
+            .map(|page| PartId {
+                turn: page.turn,
+                index: page.last.next(),
+            });
         Ok(Self {
             bounds: bounds.into(),
             more,

@@ -29,13 +29,15 @@ pub struct StoredPart {
     pub created_at: Timestamp,
 }
 
-/// First and last part of one page of a conversation, both in it.
+/// One page of a conversation; it lies in one turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageBounds {
-    /// Its first part.
-    pub first: PartId,
-    /// Its last part.
-    pub last: PartId,
+    /// Its turn.
+    pub turn: TurnNo,
+    /// Index of its first part.
+    pub first: PartIndex,
+    /// Index of its last part.
+    pub last: PartIndex,
 }
 
 /// One page of a feed.
@@ -52,11 +54,11 @@ pub struct FeedPage {
 const CONVERSATION: &str =
     "SELECT turn, part_index, seq, kind, chunk_id, part, spoken_at, created_at
                               FROM bex_conversation_page($1, $2, $3, $4, $5)";
-const BOUNDS: &str = "SELECT first_turn, first_index, last_turn, last_index FROM bex_page_bounds($1, $2, $3, $4, $5, $6)";
+const BOUNDS: &str =
+    "SELECT turn, first_index, last_index FROM bex_page_bounds($1, $2, $3, $4, $5, $6)";
 /// By bounds, so that any plan reads the page's rows only.
 const PAGE: &str = "SELECT turn, part_index, seq, kind, chunk_id, part, spoken_at, created_at FROM transcript_parts
-                     WHERE session_id = $1 AND (turn, part_index) >= ($2, $3) AND (turn, part_index) <= ($4, $5)
-                     ORDER BY turn, part_index";
+                     WHERE session_id = $1 AND turn = $2 AND part_index BETWEEN $3 AND $4 ORDER BY part_index";
 const FEED: &str = "SELECT turn, part_index, seq, kind, chunk_id, part, spoken_at, created_at
                       FROM bex_feed_page($1, $2, $3, $4)";
 
@@ -106,7 +108,7 @@ impl Db {
         rows.iter().map(StoredPart::read).collect()
     }
 
-    /// The next `pages` pages from `from` on, as [`Db::read_conversation`] would cut them. Fewer when the session has no more.
+    /// The next `pages` pages from `from` on, bounded as in [`Db::read_conversation`]. Fewer when the session has no more.
     ///
     /// # Errors
     /// Store trouble only.
@@ -132,17 +134,12 @@ impl Db {
                 ],
             )
             .await?;
-        let part = |row: &Row, turn_column, index_column| {
-            Ok::<_, StoreError>(PartId {
-                turn: turn(row, turn_column)?,
-                index: index(row, index_column)?,
-            })
-        };
         rows.iter()
             .map(|row| {
                 Ok(PageBounds {
-                    first: part(row, "first_turn", "first_index")?,
-                    last: part(row, "last_turn", "last_index")?,
+                    turn: turn(row, "turn")?,
+                    first: index(row, "first_index")?,
+                    last: index(row, "last_index")?,
                 })
             })
             .collect()
@@ -163,10 +160,9 @@ impl Db {
                 PAGE,
                 &[
                     text(&session.as_str()),
-                    int4(&turn_no(page.first.turn)),
-                    int4(&number(page.first.index.0)),
-                    int4(&turn_no(page.last.turn)),
-                    int4(&number(page.last.index.0)),
+                    int4(&turn_no(page.turn)),
+                    int4(&number(page.first.0)),
+                    int4(&number(page.last.0)),
                 ],
             )
             .await?;

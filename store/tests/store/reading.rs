@@ -56,7 +56,7 @@ async fn a_conversation_page_is_bounded_and_never_empty() {
             .unwrap();
         bounds
             .iter()
-            .map(|page| (page.first.index.0, page.last.index.0))
+            .map(|page| (page.first.0, page.last.0))
             .collect::<Vec<_>>()
     };
     assert_eq!(bounds(0, 10, 200, 9).await, [(0, 1), (2, 2), (3, 5)]);
@@ -64,8 +64,9 @@ async fn a_conversation_page_is_bounded_and_never_empty() {
     assert_eq!(bounds(4, 10, 1 << 20, 3).await, [(5, 5)]);
     assert_eq!(bounds(6, 10, 1 << 20, 3).await, []);
     let page = bex_store::transcript::PageBounds {
-        first: PartId::new(1, 1),
-        last: PartId::new(1, 3),
+        turn: TurnNo(1),
+        first: PartIndex(1),
+        last: PartIndex(3),
     };
     let read = store.db.read_page(&session, page).await.unwrap();
     assert_eq!(
@@ -112,6 +113,16 @@ async fn a_conversation_goes_on_into_the_next_turn() {
         read.iter().map(|p| p.id.to_string()).collect::<Vec<_>>(),
         ["1.1", "2.0"]
     );
+    let pages = store
+        .db
+        .page_bounds(&session, PartId::new(1, 1), 10, 1 << 20, 9)
+        .await
+        .unwrap();
+    let pages: Vec<_> = pages
+        .iter()
+        .map(|page| (page.turn.0, page.first.0, page.last.0))
+        .collect();
+    assert_eq!(pages, [(1, 1, 1), (2, 0, 0)], "a page lies in one turn");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
