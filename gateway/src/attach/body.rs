@@ -19,6 +19,8 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 /// Bytes that are collected before they are sent, when there is more at once.
 const FRAME_BYTES: usize = 64 * 1024;
+/// An event's lines beside its data, at most.
+const EVENT_FRAMING: usize = 64;
 /// Frames between viewer and connection.
 const FRAMES: usize = 1;
 
@@ -39,6 +41,8 @@ pub struct Out {
     frames: mpsc::Sender<Bytes>,
     ended: Arc<AtomicBool>,
     buffer: BytesMut,
+    /// The last frame was sent because it was full.
+    frame_was_full: bool,
     last_sent: Instant,
     cursor: Option<PartId>,
     parts: u64,
@@ -62,6 +66,7 @@ pub fn stream<G>(guard: G) -> (Out, StreamBody<G>) {
         frames: sender,
         ended: Arc::clone(&ended),
         buffer: BytesMut::new(),
+        frame_was_full: false,
         last_sent: Instant::now(),
         cursor: None,
         parts: 0,
@@ -91,6 +96,11 @@ impl Out {
 
     /// One event of a stored part, the last one of it.
     pub fn part(&mut self, id: PartId, data: &[u8]) {
+        if self.buffer.capacity() == 0 && self.frame_was_full {
+            // one that fills its frames does so again, and growing them would copy every byte twice
+            self.buffer
+                .reserve(FRAME_BYTES + data.len() + EVENT_FRAMING);
+        }
         sse::write_event(&mut self.buffer, Some(id), data);
         self.cursor = Some(id);
         self.parts += 1;
@@ -139,6 +149,7 @@ impl Out {
         // a fresh buffer: an idle viewer keeps no memory
         let frame = std::mem::take(&mut self.buffer).freeze();
         self.bytes += frame.len() as u64;
+        self.frame_was_full = frame.len() >= FRAME_BYTES;
         place.send(frame);
         self.last_sent = Instant::now();
         Ok(())

@@ -10,9 +10,8 @@ use std::sync::Arc;
 
 use bex_proto::ids::PartId;
 use bex_proto::transcript::Part;
-use bex_proto::ui_stream::ChunkHead;
 use bex_proto::{SessionId, limits};
-use bex_store::transcript::{PageBounds, StoredPart};
+use bex_store::transcript::PageBounds;
 use bex_store::{Db, StoreError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::task::AbortOnDropHandle;
@@ -55,9 +54,9 @@ impl ReplayBudget {
     }
 }
 
-/// Pages whose bounds are looked up at once.
-const PLANNED_PAGES: u32 = 16;
-/// Pages read while another one is sent, if there is memory: two connections of the database work for one replay then.
+/// Pages whose bounds are looked up at first, so that the first of them is soon there, and from then on.
+const PLANNED_PAGES: (u32, u32) = (2, 16);
+/// Pages read while another one is sent, if there is memory: several connections of the database work for one replay then.
 const AHEAD: usize = 2;
 
 /// One viewer's reading of one session.
@@ -83,14 +82,19 @@ struct Plan {
 }
 
 impl Plan {
-    async fn from(db: &Db, session: &SessionId, at: PartId) -> Result<Self, StoreError> {
+    async fn from(
+        db: &Db,
+        session: &SessionId,
+        at: PartId,
+        pages: u32,
+    ) -> Result<Self, StoreError> {
         let parts = limits::REPLAY_PAGE_PARTS as u32;
         let bounds = db
-            .page_bounds(session, at, parts, READ_BYTES, PLANNED_PAGES)
+            .page_bounds(session, at, parts, READ_BYTES, pages)
             .await?;
         let more = bounds
             .last()
-            .filter(|_| bounds.len() == PLANNED_PAGES as usize)
+            .filter(|_| bounds.len() == pages as usize)
             .map(|page| PartId {
                 turn: page.turn,
                 index: page.last.next(),
@@ -121,11 +125,11 @@ impl Page {
         let Some(bounds) = plan.bounds.pop_front() else {
             return Ok(Self::default());
         };
-        let rows = db.read_page(session, bounds).await?;
-        let bytes: usize = rows.iter().map(|row| row.bytes.len()).sum();
+        let parts = db.read_page(session, bounds).await?;
+        let bytes: usize = parts.iter().map(|part| part.bytes.len()).sum();
         let used = bytes.div_ceil(limits::REPLAY_PAGE_BYTES);
         Ok(Self {
-            parts: rows.into_iter().map(|row| Arc::new(part_of(row))).collect(),
+            parts: parts.into_iter().map(Arc::new).collect(),
             // parts stored in between may have made the page a little larger than it was planned
             _permit: permit.split(used.min(READING_PERMITS as usize)),
         })
@@ -212,7 +216,7 @@ impl Pages {
             .acquire_many_owned(READING_PERMITS)
             .await
             .expect("the replay budget is never closed");
-        self.plan = Plan::from(&self.db, &self.session, from).await?;
+        self.plan = Plan::from(&self.db, &self.session, from, PLANNED_PAGES.0).await?;
         self.page = Page::next_of(&mut self.plan, &self.db, &self.session, permit).await?;
         Ok(())
     }
@@ -245,7 +249,7 @@ impl Pages {
             self.ahead
                 .push_back(AbortOnDropHandle::new(tokio::spawn(async move {
                     if let Reading::Replan(from) = kind {
-                        plan = Plan::from(&db, &session, from).await?;
+                        plan = Plan::from(&db, &session, from, PLANNED_PAGES.1).await?;
                     }
                     let page = Page::next_of(&mut plan, &db, &session, permit).await?;
                     let rest = matches!(kind, Reading::Replan(_)).then_some(plan);
@@ -262,14 +266,4 @@ enum Reading {
     Planned,
     /// Looking up which pages follow from here; the rest of them comes back with the page.
     Replan(PartId),
-}
-
-/// A stored part as it is shown.
-pub fn part_of(row: StoredPart) -> Part {
-    Part {
-        id: row.id,
-        head: ChunkHead::from_columns(&row.kind, row.chunk_id.as_deref()),
-        bytes: row.bytes,
-        spoken_at: row.spoken_at,
-    }
 }

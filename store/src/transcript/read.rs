@@ -1,6 +1,8 @@
 //! Pages in both orders. A page is bounded in parts and bytes inside the server, and never empty while there is more.
 
 use bex_proto::ids::PartId;
+use bex_proto::transcript::Part;
+use bex_proto::ui_stream::ChunkHead;
 use bex_proto::{PartIndex, Seq, SessionId, TurnNo, limits};
 use bytes::Bytes;
 use jiff::Timestamp;
@@ -56,8 +58,8 @@ const CONVERSATION: &str =
                               FROM bex_conversation_page($1, $2, $3, $4, $5)";
 const BOUNDS: &str =
     "SELECT turn, first_index, last_index FROM bex_page_bounds($1, $2, $3, $4, $5, $6)";
-/// By bounds, so that any plan reads the page's rows only.
-const PAGE: &str = "SELECT turn, part_index, seq, kind, chunk_id, part, spoken_at, created_at FROM transcript_parts
+/// By bounds, so that any plan reads the page's rows only; and only what a viewer is shown.
+const PAGE: &str = "SELECT part_index, kind, chunk_id, part FROM transcript_parts
                      WHERE session_id = $1 AND turn = $2 AND part_index BETWEEN $3 AND $4 ORDER BY part_index";
 const FEED: &str = "SELECT turn, part_index, seq, kind, chunk_id, part, spoken_at, created_at
                       FROM bex_feed_page($1, $2, $3, $4)";
@@ -145,7 +147,8 @@ impl Db {
             .collect()
     }
 
-    /// The parts of one page of [`Db::page_bounds`], and what was stored between them since.
+    /// The parts of one page of [`Db::page_bounds`], and what was stored between them since. Without the driver's times, which no
+    /// viewer is shown.
     ///
     /// # Errors
     /// Store trouble only.
@@ -153,7 +156,7 @@ impl Db {
         &self,
         session: &SessionId,
         page: PageBounds,
-    ) -> Result<Vec<StoredPart>, StoreError> {
+    ) -> Result<Vec<Part>, StoreError> {
         let rows = self
             .query(
                 "read_page",
@@ -166,7 +169,20 @@ impl Db {
                 ],
             )
             .await?;
-        rows.iter().map(StoredPart::read).collect()
+        rows.into_iter()
+            .map(|row| {
+                get::<&str>(&row, PART)?;
+                Ok(Part {
+                    id: PartId {
+                        turn: page.turn,
+                        index: index(&row, "part_index")?,
+                    },
+                    head: ChunkHead::from_columns(get(&row, "kind")?, get(&row, "chunk_id")?),
+                    bytes: Bytes::from_owner(PartOfRow(row)),
+                    spoken_at: None,
+                })
+            })
+            .collect()
     }
 
     /// Parts after `after` in seq order: at most `limit` (and [`limits::FEED_LIMIT`]), and as many as fit
@@ -230,6 +246,21 @@ impl Db {
             )
             .await?;
         rows.iter().map(StoredPart::read).collect()
+    }
+}
+
+const PART: &str = "part";
+
+/// A row kept for its part: the bytes stay where they were received.
+struct PartOfRow(Row);
+
+impl AsRef<[u8]> for PartOfRow {
+    fn as_ref(&self) -> &[u8] {
+        // read once before, so that there is nothing to fail here
+        self.0
+            .try_get::<_, &str>(PART)
+            .unwrap_or_default()
+            .as_bytes()
     }
 }
 

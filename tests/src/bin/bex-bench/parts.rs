@@ -1,10 +1,12 @@
 //! Parts of a realistic mix: 60 % text deltas, 30 % tool outputs, 10 % tool inputs, the same for every run.
 
+use std::collections::VecDeque;
+
 use bex_proto::PartId;
 use bex_proto::transcript::Part;
 use bex_proto::ui_stream::ChunkHead;
 use bytes::Bytes;
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// A small generator of numbers: the bench needs the same input every time, not good randomness.
 pub struct Numbers(u64);
@@ -34,44 +36,99 @@ impl Numbers {
     }
 }
 
-/// One part's JSON. `lines` sets the size of tool outputs and with it the mean.
-pub fn chunk(numbers: &mut Numbers, index: u32, lines: u64) -> String {
-    match numbers.below(10) {
-        0..6 => {
-            let words = 1 + numbers.below(12);
-            json!({"type": "text-delta", "id": format!("msg_{}", index / 50), "delta": numbers.text(words)})
-        }
-        6..9 => {
-            let lines = 5 + numbers.below(lines);
-            let stdout = (0..lines).map(|_| numbers.text(10)).collect::<Vec<_>>().join("\n");
-            json!({"type": "tool-output-available", "toolCallId": format!("call_{index}"), "output": {"stdout": stdout, "exitCode": 0}})
-        }
-        _ => json!({"type": "tool-input-available", "toolCallId": format!("call_{index}"), "toolName": "bash",
-                    "input": {"command": numbers.text(4)}}),
-    }
-    .to_string()
+/// A stream as agents speak it: every text begins before its deltas and every output follows its call, so that what is measured is
+/// the usual way and not the repair of odd ones.
+struct Speech {
+    numbers: Numbers,
+    lines: u64,
+    position: u32,
+    text: Option<u32>,
+    waiting: VecDeque<Value>,
 }
 
-/// Tool outputs of this many lines at most give a mean of about 690 bytes: 80 000 parts stay inside a session's quota.
+impl Speech {
+    /// `lines` sets the size of tool outputs and with it the mean.
+    fn new(turn: u32, lines: u64) -> Self {
+        let numbers = Numbers::new(u64::from(turn) + 20_261_130);
+        Self {
+            numbers,
+            lines,
+            position: 0,
+            text: None,
+            waiting: VecDeque::new(),
+        }
+    }
+
+    fn next_chunk(&mut self) -> String {
+        loop {
+            if let Some(chunk) = self.waiting.pop_front() {
+                return chunk.to_string();
+            }
+            let at = self.position;
+            self.position += 1;
+            match self.numbers.below(10) {
+                0..6 => self.delta(at / 50),
+                6..9 => {
+                    let lines = 5 + self.numbers.below(self.lines);
+                    let stdout: Vec<String> = (0..lines).map(|_| self.numbers.text(10)).collect();
+                    self.call(
+                        at,
+                        json!({}),
+                        json!({"stdout": stdout.join("\n"), "exitCode": 0}),
+                    );
+                }
+                _ => {
+                    let command = self.numbers.text(4);
+                    self.call(at, json!({"command": command}), json!(""));
+                }
+            }
+        }
+    }
+
+    fn delta(&mut self, message: u32) {
+        if self.text != Some(message) {
+            if let Some(last) = self.text.replace(message) {
+                self.waiting
+                    .push_back(json!({"type": "text-end", "id": format!("msg_{last}")}));
+            }
+            self.waiting
+                .push_back(json!({"type": "text-start", "id": format!("msg_{message}")}));
+        }
+        let words = 1 + self.numbers.below(12);
+        let delta = self.numbers.text(words);
+        self.waiting.push_back(
+            json!({"type": "text-delta", "id": format!("msg_{message}"), "delta": delta}),
+        );
+    }
+
+    fn call(&mut self, at: u32, input: Value, output: Value) {
+        let id = format!("call_{at}");
+        self.waiting.push_back(json!({"type": "tool-input-available", "toolCallId": id, "toolName": "bash", "input": input}));
+        self.waiting.push_back(
+            json!({"type": "tool-output-available", "toolCallId": id, "output": output}),
+        );
+    }
+}
+
+/// Tool outputs of this many lines at most keep 80 000 parts inside a session's quota.
 pub const SMALL_LINES: u64 = 46;
-/// And this many a mean of about 830 bytes, as agents' logs have.
+/// And this many are what agents' logs have.
 pub const USUAL_LINES: u64 = 57;
 
 /// `count` parts of a turn.
 pub fn parts(turn: u32, count: u32, lines: u64) -> Vec<Part> {
-    let mut numbers = Numbers::new(u64::from(turn) + 20_261_130);
+    let mut speech = Speech::new(turn, lines);
     (0..count)
-        .map(|index| part(turn, index, chunk(&mut numbers, index, lines)))
+        .map(|index| part(turn, index, speech.next_chunk()))
         .collect()
 }
 
 /// Parts of a turn until they have `bytes` in all.
 pub fn parts_of_bytes(turn: u32, bytes: usize, lines: u64) -> Vec<Part> {
-    let mut numbers = Numbers::new(u64::from(turn) + 20_261_130);
+    let mut speech = Speech::new(turn, lines);
     let (mut parts, mut sum) = (Vec::new(), 0);
     while sum < bytes {
-        let index = parts.len() as u32;
-        let part = part(turn, index, chunk(&mut numbers, index, lines));
+        let part = part(turn, parts.len() as u32, speech.next_chunk());
         sum += part.bytes.len();
         parts.push(part);
     }

@@ -12,7 +12,7 @@ use crate::report::{Figure, median};
 
 const TURNS: u32 = 4;
 /// Charges of 64 bytes a part leave this much of the 64 MiB quota for the parts themselves.
-const TURN_BYTES: usize = 59 * 1024 * 1024 / TURNS as usize;
+const TURN_BYTES: usize = 56 * 1024 * 1024 / TURNS as usize;
 const MIB: f64 = 1024.0 * 1024.0;
 /// What a replay may cost above idle.
 const MEMORY: u64 = 24 * 1024 * 1024;
