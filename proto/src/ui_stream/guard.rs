@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 
 mod written;
 
@@ -71,7 +71,7 @@ pub struct Guard {
     profile: Profile,
     text: Vec<Box<str>>,
     reasoning: Vec<Box<str>>,
-    tools: BTreeMap<Box<str>, Tool>,
+    tools: HashMap<Box<str>, Tool>,
     in_step: bool,
     step: u32,
 }
@@ -163,12 +163,7 @@ impl Guard {
     /// The stream ends here: leaves nothing half-open.
     pub fn end(&mut self, out: &mut Vec<Output>) {
         self.close_open(out);
-        for (id, tool) in &mut self.tools {
-            if tool.progress != Progress::Answered {
-                out.push(interrupted(id, tool.binding));
-                tool.progress = Progress::Answered;
-            }
-        }
+        self.interrupt(|progress| progress != Progress::Answered, out);
         if std::mem::take(&mut self.in_step) {
             out.push(written(json!({"type": "finish-step"})));
         }
@@ -203,6 +198,7 @@ impl Guard {
                 self.close_open(out);
                 out.extend(
                     self.open_tools()
+                        .into_iter()
                         .map(|(id, tool)| interrupted(id, tool.binding)),
                 );
                 Fate::Pass
@@ -270,12 +266,29 @@ impl Guard {
         out.extend(cleaned.map(|chunk| Output::Written(Bytes::from(chunk))));
     }
 
-    fn open_tools(&self) -> impl Iterator<Item = (&str, &Tool)> {
+    /// In the order of their ids, so that every viewer sees the same.
+    fn open_tools(&self) -> Vec<(&str, &Tool)> {
         let open = |(_, tool): &(_, &Tool)| tool.progress != Progress::Answered;
-        self.tools
-            .iter()
-            .map(|(id, tool)| (&**id, tool))
-            .filter(open)
+        let tools = self.tools.iter().map(|(id, tool)| (&**id, tool));
+        let mut tools: Vec<_> = tools.filter(open).collect();
+        tools.sort_unstable_by_key(|(id, _)| *id);
+        tools
+    }
+
+    /// Answers the open calls that `which` names.
+    fn interrupt(&mut self, which: fn(Progress) -> bool, out: &mut Vec<Output>) {
+        let ids: Vec<Box<str>> = self
+            .open_tools()
+            .into_iter()
+            .filter(|(_, tool)| which(tool.progress))
+            .map(|(id, _)| id.into())
+            .collect();
+        for id in ids {
+            if let Some(tool) = self.tools.get_mut(&id) {
+                out.push(interrupted(&id, tool.binding));
+                tool.progress = Progress::Answered;
+            }
+        }
     }
 
     fn close_open(&mut self, out: &mut Vec<Output>) {
@@ -293,12 +306,7 @@ impl Guard {
 
     /// Clients look for a half-streamed call in the current step only.
     fn settle_streaming_tools(&mut self, out: &mut Vec<Output>) {
-        for (id, tool) in &mut self.tools {
-            if tool.progress == Progress::Streaming {
-                out.push(interrupted(id, tool.binding));
-                tool.progress = Progress::Answered;
-            }
-        }
+        self.interrupt(|progress| progress == Progress::Streaming, out);
     }
 
     fn call(&mut self, head: &ChunkHead, bytes: &[u8], out: &mut Vec<Output>) -> Fate {
