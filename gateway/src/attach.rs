@@ -41,6 +41,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::config::Network;
 use crate::hub::{Hub, HubDeps, TeeMode};
+use crate::metrics::{AttachMetrics, Level, RefusedLabels};
 use crate::sandbox::Targets;
 use crate::serve::{ResponseBody, empty, full};
 use admission::{Admitted, Asked, action_of};
@@ -76,8 +77,10 @@ pub struct AttachDeps {
     pub tee: TeeMode,
     /// This process, in audit rows.
     pub instance: String,
-    /// Open streams.
-    pub streams: Gauge,
+    /// How long a lost driver is dialled again: [`limits::SOURCE_RETRY`], but in tests.
+    pub source_retry: Duration,
+    /// Counts.
+    pub metrics: AttachMetrics,
 }
 
 /// The attach listener.
@@ -92,7 +95,7 @@ pub struct Attach {
     budget: ReplayBudget,
     rooms: Arc<Rooms>,
     streams: Arc<Streams>,
-    open: Gauge,
+    metrics: AttachMetrics,
     viewers: TaskTracker,
     drain: CancellationToken,
 }
@@ -130,6 +133,8 @@ impl Attach {
             targets: deps.targets,
             driver_keys: deps.driver_keys,
             tee: deps.tee,
+            retry: deps.source_retry,
+            metrics: deps.metrics.hub.clone(),
         });
         let (rooms, streams) = (Arc::new(Rooms::default()), Arc::new(Streams::default()));
         let drain = CancellationToken::new();
@@ -152,7 +157,7 @@ impl Attach {
             budget: ReplayBudget::default(),
             rooms,
             streams,
-            open: deps.streams,
+            metrics: deps.metrics,
             viewers: TaskTracker::new(),
             drain,
         }))
@@ -172,7 +177,13 @@ impl Attach {
         let cors = self.cors.answer(request.headers());
         let mut response = match self.serve(request, peer).await {
             Ok(response) => response,
-            Err(Refused::Code(code)) => refusal(code),
+            Err(Refused::Code(code)) => {
+                let label = RefusedLabels {
+                    code: code.as_str(),
+                };
+                self.metrics.refused.get_or_create(&label).inc();
+                refusal(code)
+            }
             Err(Refused::NothingNew) => bare(StatusCode::NO_CONTENT),
         };
         response.headers_mut().extend(cors);
@@ -194,9 +205,27 @@ impl Attach {
         tokio::join!(goodbye, self.hub.drain());
     }
 
-    /// The hub, for metrics.
-    pub fn hub(&self) -> &Arc<Hub> {
-        &self.hub
+    /// What it holds now, for metrics.
+    pub fn levels(&self) -> [Level; 4] {
+        let level = |name, help, value| Level { name, help, value };
+        [
+            level("sources", "Live turns being read", self.hub.live()),
+            level(
+                "stream_places",
+                "Places taken by streams, of those there are",
+                self.limiter.count(),
+            ),
+            level(
+                "streams_watched",
+                "Streams that hear of revocations",
+                self.streams.count(),
+            ),
+            level(
+                "replay_free_bytes",
+                "Replay memory that nobody uses",
+                self.budget.free_bytes(),
+            ),
+        ]
     }
 
     async fn serve<B>(
@@ -273,7 +302,8 @@ impl Attach {
             revoked: registration.revoked.clone(),
             drain: self.drain.clone(),
         };
-        let (out, body) = body::stream((registration, permit, OpenStream::new(&self.open)));
+        let (out, body) =
+            body::stream((registration, permit, OpenStream::new(&self.metrics.streams)));
         let viewer = self.viewer(&plan, wish, claims, out);
         self.viewers.spawn(viewer.run(plan, ends, audit));
         let mut response = Response::new(body.map_err(Into::into).boxed_unsync());

@@ -5,7 +5,8 @@
 //! viewer can slow it.
 
 mod batcher;
-mod numbering;
+pub(crate) mod intake;
+pub(crate) mod numbering;
 pub(crate) mod source;
 pub mod store;
 pub mod tail;
@@ -13,6 +14,7 @@ pub mod tee;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bex_proto::ticket::KeyRing;
 use bex_proto::{Generation, SessionId, TurnNo};
@@ -20,6 +22,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::metrics::HubMetrics;
 use crate::sandbox::{TargetRef, Targets};
 use store::SpeechStore;
 use tail::{SourceEnd, Tail};
@@ -64,6 +67,10 @@ pub struct HubDeps {
     pub driver_keys: Arc<KeyRing>,
     /// See [`TeeMode`].
     pub tee: TeeMode,
+    /// How long a lost driver is dialled again: [`bex_proto::limits::SOURCE_RETRY`], but in tests.
+    pub retry: Duration,
+    /// Counts.
+    pub metrics: HubMetrics,
 }
 
 /// See the module's documentation.
@@ -102,10 +109,7 @@ impl Hub {
         };
         let mut sources = self.sources();
         if let Some(source) = sources.get(&speech)
-            && !matches!(
-                source.tail.end(),
-                Some(SourceEnd::Lost | SourceEnd::Drained)
-            )
+            && !source.tail.end().is_some_and(SourceEnd::may_be_begun_again)
         {
             return Arc::clone(source);
         }
@@ -135,7 +139,13 @@ impl Hub {
                     reading.await;
                 }
                 TeeMode::On => {
-                    let tee = tee::run(&source.tail, &*hub.deps.store, speech, &progress);
+                    let tee = tee::run(
+                        &source.tail,
+                        &*hub.deps.store,
+                        speech,
+                        &progress,
+                        &hub.deps.metrics,
+                    );
                     tokio::join!(reading, tee);
                 }
             }

@@ -1,36 +1,30 @@
 //! The process's metrics: one registry, one struct per area, passed in and never global. No label is unbounded.
 
+mod attach;
+mod exec;
+mod levels;
+
+pub use attach::{Appended, AttachMetrics, HubMetrics, ResultLabel};
+pub use exec::{ExecLabels, ExecMetrics, OpLabel};
+pub use levels::Level;
+
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 /// Every metric of the gateway.
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
-    /// Open viewers' streams.
-    pub streams: Gauge,
+    /// The attach listener.
+    pub attach: AttachMetrics,
     /// The exec listener.
     pub exec: ExecMetrics,
     /// The accept loops.
     pub serve: ServeMetrics,
-}
-
-/// What the exec listener did.
-#[derive(Debug, Clone)]
-pub struct ExecMetrics {
-    /// Ended operations.
-    pub total: Family<ExecLabels, Counter>,
-    /// Running operations; the bound is [`crate::exec::EXEC_PARALLEL`].
-    pub active: Gauge,
-    /// Requests refused before any operation began, by code.
-    pub refused: Family<RefusedLabels, Counter>,
-    /// Their time, from the ticket's acceptance to the last frame.
-    pub seconds: Family<OpLabel, Histogram, fn() -> Histogram>,
 }
 
 /// What the accept loops hold.
@@ -40,22 +34,6 @@ pub struct ServeMetrics {
     pub connections: Family<ListenerLabel, Gauge>,
     /// Connections ended because nothing could be written for too long.
     pub write_stalls: Family<ListenerLabel, Counter>,
-}
-
-/// Labels of an ended operation.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct ExecLabels {
-    /// Which.
-    pub op: &'static str,
-    /// `ok` or the error code.
-    pub result: &'static str,
-}
-
-/// Label of an operation.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct OpLabel {
-    /// Which.
-    pub op: &'static str,
 }
 
 /// Label of a refusal.
@@ -82,16 +60,21 @@ impl Metrics {
     /// All metrics, registered.
     pub fn new() -> Self {
         let mut registry = Registry::with_prefix("bex_gateway");
-        let streams = Gauge::default();
-        registry.register("streams", "Open viewers' streams", streams.clone());
+        let attach = AttachMetrics::register(&mut registry);
         let exec = ExecMetrics::register(&mut registry);
         let serve = ServeMetrics::register(&mut registry);
         Self {
             registry,
-            streams,
+            attach,
             exec,
             serve,
         }
+    }
+
+    /// Shows these levels too, looked up at every scrape.
+    pub fn watch(&mut self, levels: impl Fn() -> Vec<Level> + Send + Sync + 'static) {
+        let levels = levels::Levels(Box::new(levels));
+        self.registry.register_collector(Box::new(levels));
     }
 
     /// The OpenMetrics text.
@@ -99,38 +82,6 @@ impl Metrics {
         let mut text = String::new();
         encode(&mut text, &self.registry).expect("writing to a string never fails");
         text
-    }
-}
-
-impl ExecMetrics {
-    fn register(registry: &mut Registry) -> Self {
-        // from a status read to the longest user's command
-        fn seconds() -> Histogram {
-            Histogram::new([0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 120.0, 600.0])
-        }
-        let metrics = Self {
-            total: Family::default(),
-            active: Gauge::default(),
-            refused: Family::default(),
-            seconds: Family::new_with_constructor(seconds),
-        };
-        registry.register("exec", "Ended exec operations", metrics.total.clone());
-        registry.register(
-            "exec_active",
-            "Running exec operations",
-            metrics.active.clone(),
-        );
-        registry.register(
-            "exec_refused",
-            "Refused exec requests",
-            metrics.refused.clone(),
-        );
-        registry.register(
-            "exec_seconds",
-            "Time of exec operations",
-            metrics.seconds.clone(),
-        );
-        metrics
     }
 }
 
@@ -159,18 +110,44 @@ mod tests {
 
     #[test]
     fn the_text_names_what_was_counted() {
-        let metrics = Metrics::new();
-        metrics.streams.inc();
+        let mut metrics = Metrics::new();
+        metrics.attach.streams.inc();
+        metrics.attach.stream_ended("left");
+        metrics.attach.hub.reconnects.inc();
+        metrics.attach.hub.tee_ended("flushed");
+        let batch = Appended {
+            parts: 32,
+            bytes: 4096,
+        };
+        metrics.attach.hub.stored(batch);
         let labels = ExecLabels {
             op: OperationName::Observe.as_str(),
             result: ExecCode::ExecTransport.as_str(),
         };
         metrics.exec.total.get_or_create(&labels).inc();
+        metrics.watch(|| {
+            vec![Level {
+                name: "sources",
+                help: "Live turns being read",
+                value: 7,
+            }]
+        });
         let text = metrics.text();
-        assert!(text.contains("bex_gateway_streams 1\n"), "{text}");
-        assert!(
-            text.contains("bex_gateway_exec_total{op=\"observe\",result=\"exec_transport\"} 1\n"),
-            "{text}"
-        );
+        for line in [
+            "streams 1",
+            "streams_ended_total{result=\"left\"} 1",
+            "source_reconnects_total 1",
+            "tee_batches_total 1",
+            "tee_parts_total 32",
+            "tee_bytes_total 4096",
+            "tee_ends_total{result=\"flushed\"} 1",
+            "exec_total{op=\"observe\",result=\"exec_transport\"} 1",
+            "sources 7",
+        ] {
+            assert!(
+                text.contains(&format!("bex_gateway_{line}\n")),
+                "{line}: {text}"
+            );
+        }
     }
 }

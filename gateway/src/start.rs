@@ -20,7 +20,7 @@ use crate::admin::{Admin, Draining};
 use crate::attach::{Attach, AttachDeps};
 use crate::config::{Config, Sandboxes};
 use crate::exec::{Exec, ExecDeps, ExecLimits};
-use crate::metrics::Metrics;
+use crate::metrics::{Level, Metrics};
 use crate::sandbox::Targets;
 use crate::sandbox::local::LocalTargets;
 use crate::serve::{ServeOptions, Serving, serve};
@@ -83,9 +83,8 @@ pub async fn run(config: Config) -> Result<(), StartError> {
     prove(&db).await?;
     let ports = Ports::bind(&config).await?;
     let addresses = ports.addresses()?;
-    let metrics = Arc::new(Metrics::new());
     let draining = Draining::default();
-    let parts = Parts::build(config, &db, &metrics, &draining)?;
+    let (parts, metrics) = Parts::build(config, &db, &draining)?;
     let serving = parts.serve(ports, &metrics);
     let [attach, exec, admin] = addresses;
     info!(%attach, %exec, %admin, "the gateway serves");
@@ -117,9 +116,9 @@ impl Parts {
     fn build(
         config: Config,
         db: &Db,
-        metrics: &Arc<Metrics>,
         draining: &Draining,
-    ) -> Result<Self, StartError> {
+    ) -> Result<(Self, Arc<Metrics>), StartError> {
+        let mut metrics = Metrics::new();
         let targets: Arc<dyn Targets> = match config.sandboxes {
             Sandboxes::Local { dir, driver_bin } => {
                 // told aloud, as nobody should take this kind for a boundary
@@ -147,7 +146,8 @@ impl Parts {
             trusted_proxies: config.trusted_proxies,
             tee: config.tee,
             instance,
-            streams: metrics.streams.clone(),
+            source_retry: bex_proto::limits::SOURCE_RETRY,
+            metrics: metrics.attach.clone(),
         })
         .map_err(StartError::Config)?;
         let exec = Exec::new(ExecDeps {
@@ -158,15 +158,21 @@ impl Parts {
             metrics: metrics.exec.clone(),
             limits: ExecLimits::default(),
         });
-        Ok(Self {
+        metrics.watch({
+            let (attach, db) = (Arc::clone(&attach), db.clone());
+            move || attach.levels().into_iter().chain(pool(&db)).collect()
+        });
+        let metrics = Arc::new(metrics);
+        let parts = Self {
             attach,
             exec: Arc::new(exec),
             admin: Arc::new(Admin::new(
                 db.clone(),
-                Arc::clone(metrics),
+                Arc::clone(&metrics),
                 draining.clone(),
             )),
-        })
+        };
+        Ok((parts, metrics))
     }
 
     fn serve(&self, ports: Ports, metrics: &Metrics) -> AllServing {
@@ -214,6 +220,29 @@ impl Parts {
         tokio::join!(serving.attach.finish(left), serving.exec.finish(left));
         serving.admin.finish(ADMIN_DEADLINE).await;
     }
+}
+
+/// The database's connections, for metrics.
+fn pool(db: &Db) -> [Level; 3] {
+    let now = db.levels();
+    let level = |name, help, value| Level { name, help, value };
+    [
+        level(
+            "db_connections",
+            "Connections to the database",
+            now.connections,
+        ),
+        level(
+            "db_connections_free",
+            "Connections that nobody uses",
+            now.free,
+        ),
+        level(
+            "db_waiting",
+            "Statements that wait for a connection",
+            now.waiting,
+        ),
+    ]
 }
 
 /// The schema is this release's and the role may do what this process does, or every missing grant is named.

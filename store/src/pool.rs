@@ -27,6 +27,17 @@ pub struct Db {
     pool: Pool,
 }
 
+/// What a pool holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PoolLevels {
+    /// Open connections, at most [`POOL_SIZE`].
+    pub connections: usize,
+    /// Those of them that nobody uses.
+    pub free: usize,
+    /// Statements that wait for one.
+    pub waiting: usize,
+}
+
 impl std::fmt::Debug for Db {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Db")
@@ -69,6 +80,16 @@ impl Db {
     /// When there is no usable connection.
     pub async fn ping(&self) -> Result<(), StoreError> {
         self.query("ping", "SELECT 1", &[]).await.map(drop)
+    }
+
+    /// What the pool holds now, for metrics.
+    pub fn levels(&self) -> PoolLevels {
+        let status = self.pool.status();
+        PoolLevels {
+            connections: status.size,
+            free: status.available,
+            waiting: status.waiting,
+        }
     }
 
     /// Closes every connection; later calls fail.

@@ -1,13 +1,12 @@
 //! Reading one turn from its driver: dial, number, fill the tail, and dial again when the connection breaks.
 //!
 //! The driver is always asked for the parts behind what is known: at first the contiguous stored prefix, later what this
-//! connection's predecessors gave. A loss is silent for [`limits::SOURCE_RETRY`]; a target that is looked at and found gone
+//! connection's predecessors gave. A loss is silent for [`bex_proto::limits::SOURCE_RETRY`]; a target that is looked at and found gone
 //! ends the source at once, as does a turn that was settled meanwhile; a target that cannot be seen does not.
 
 use std::time::Duration;
 
 use bex_proto::PartIndex;
-use bex_proto::limits;
 use bex_proto::sse::Splitter;
 use futures::StreamExt;
 use tokio::time::{Instant, sleep};
@@ -22,6 +21,8 @@ use bex_store::StoreError;
 
 /// First and longest delay between two dials.
 const REDIAL: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
+/// A stream that lasted this long was no mere answer to a dial.
+const STANDS: Duration = REDIAL.1;
 /// Silence after which target and turn are looked at: a machine that vanished closes no connection, and a driver may never
 /// say that it is through.
 const LOOK_AGAIN: Duration = Duration::from_secs(15);
@@ -76,28 +77,33 @@ impl Reading<'_> {
         let mut delay = REDIAL.0;
         loop {
             let known = self.tail.next();
-            let broken = match self.one_connection().await {
+            let mut followed = None;
+            let broken = match self.one_connection(&mut followed).await {
                 Ok(end) => return end,
                 Err(broken) => broken,
             };
             if self.is_settled().await {
                 return SourceEnd::Gone;
             }
-            if self.tail.next() != known {
+            // an agent may think for longer than a loss lasts: a stream that stood was a source found, also without a part
+            let stood = followed.is_some_and(|since: Instant| since.elapsed() >= STANDS);
+            if stood || self.tail.next() != known {
                 (lost_since, delay) = (None, REDIAL.0);
             }
             let since = *lost_since.get_or_insert_with(Instant::now);
-            if since.elapsed() >= limits::SOURCE_RETRY {
+            if since.elapsed() >= self.deps.retry {
                 self.note(&broken, "driver's stream lost");
                 return SourceEnd::Lost;
             }
             self.note(&broken, "driver's stream broke, dialling again");
             sleep(delay).await;
+            self.deps.metrics.reconnects.inc();
             delay = (delay * 2).min(REDIAL.1);
         }
     }
 
-    async fn one_connection(&self) -> Result<SourceEnd, Broken> {
+    /// Reads until the turn's end or the connection's; says since when the driver's stream was `followed`.
+    async fn one_connection(&self, followed: &mut Option<Instant>) -> Result<SourceEnd, Broken> {
         // the look comes first: whatever an address answers, a sandbox that is gone says nothing more
         let address = match self.deps.targets.look(self.target).await {
             Look::Running { address, .. } => address,
@@ -108,6 +114,7 @@ impl Reading<'_> {
         let connection =
             DriverConnection::open(address, self.target, &self.deps.driver_keys).await?;
         let mut stream = connection.stream(self.speech.turn, from).await?;
+        *followed = Some(Instant::now());
         let form = if self.target.legacy {
             Form::ByPosition
         } else {

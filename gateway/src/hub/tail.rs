@@ -35,6 +35,13 @@ pub enum SourceEnd {
     Drained,
 }
 
+impl SourceEnd {
+    /// Whether the driver may have more to say to a source that is begun after this one.
+    pub fn may_be_begun_again(self) -> bool {
+        matches!(self, Self::Lost | Self::Drained)
+    }
+}
+
 /// What a reader finds at its position.
 #[derive(Debug, Clone)]
 pub enum TailRead {

@@ -7,19 +7,17 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 
-use bex_proto::PartIndex;
 use bex_proto::limits;
 use bex_proto::transcript::Part;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::Speech;
-use super::batcher::{Batch, Batcher};
+use super::batcher::Batch;
+use super::intake::{Intake, Supply};
 use super::store::{SpeechStore, Stored};
-use super::tail::{Tail, TailRead};
-
-/// Parts pulled from the tail at once.
-const PULL_PARTS: usize = limits::TEE_BATCH_PARTS;
+use super::tail::Tail;
+use crate::metrics::{Appended, HubMetrics};
 
 /// How a tee came to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +34,20 @@ pub enum TeeEnd {
     Overtaken,
     /// There is no tee.
     Off,
+}
+
+impl TeeEnd {
+    /// The metric's label.
+    fn word(self) -> &'static str {
+        match self {
+            Self::Flushed => "flushed",
+            Self::Quota => "quota",
+            Self::Failed => "failed",
+            Self::Stalled => "stalled",
+            Self::Overtaken => "overtaken",
+            Self::Off => "off",
+        }
+    }
 }
 
 /// How far a tee has come.
@@ -60,14 +72,15 @@ pub async fn run(
     store: &dyn SpeechStore,
     speech: &Speech,
     progress: &watch::Sender<TeeProgress>,
+    metrics: &HubMetrics,
 ) {
     let end = Tee {
         tail,
         store,
         speech,
         progress,
-        batcher: Batcher::default(),
-        at: None,
+        metrics,
+        intake: Intake::default(),
     }
     .run()
     .await;
@@ -80,32 +93,19 @@ pub async fn run(
             tracing::warn!(session = %speech.session, turn = %speech.turn, ?end, "tee stopped, the harvest stores the rest")
         }
     }
+    metrics.tee_ended(end.word());
     progress.send_modify(|progress| progress.end = Some(end));
 }
 
-type Appending<'a> = Pin<Box<dyn Future<Output = Result<(), TeeEnd>> + Send + 'a>>;
+type Appending<'a> = Pin<Box<dyn Future<Output = Result<Appended, TeeEnd>> + Send + 'a>>;
 
 struct Tee<'a> {
     tail: &'a Tail,
     store: &'a dyn SpeechStore,
     speech: &'a Speech,
     progress: &'a watch::Sender<TeeProgress>,
-    batcher: Batcher,
-    /// The next index to take; `None` until the source has begun.
-    at: Option<PartIndex>,
-}
-
-/// What the tail still has for the tee.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Supply {
-    /// Nothing now.
-    Waiting,
-    /// More than there is room for.
-    NoRoom,
-    /// Nothing ever again.
-    Ended,
-    /// It lost parts that were not taken.
-    Overtaken,
+    metrics: &'a HubMetrics,
+    intake: Intake,
 }
 
 impl Tee<'_> {
@@ -115,22 +115,15 @@ impl Tee<'_> {
         let mut stalled_since: Option<Instant> = None;
         loop {
             changed.borrow_and_update();
-            let before = self.at;
-            let supply = self.take();
-            if matches!(supply, Supply::Ended | Supply::Overtaken) {
-                self.batcher.flush();
-            }
-            if let Some(batch) = self.batcher.next_batch() {
+            let before = self.intake.at();
+            let supply = self.intake.take(self.tail, Instant::now());
+            if let Some(batch) = self.intake.next_batch() {
                 appending = Some(append(self.store, self.speech, batch));
             }
-            if self.batcher.is_idle() {
-                match supply {
-                    Supply::Ended => return TeeEnd::Flushed,
-                    Supply::Overtaken => return TeeEnd::Overtaken,
-                    Supply::Waiting | Supply::NoRoom => {}
-                }
+            if let Some(end) = self.intake.end(supply) {
+                return end;
             }
-            if supply != Supply::NoRoom || self.at != before {
+            if supply != Supply::NoRoom || self.intake.at() != before {
                 stalled_since = None;
             }
             if supply == Supply::NoRoom {
@@ -139,52 +132,18 @@ impl Tee<'_> {
             tokio::select! {
                 answer = maybe(appending.as_mut()) => {
                     appending = None;
-                    if let Err(end) = answer {
-                        return end;
+                    match answer {
+                        Ok(stored) => self.metrics.stored(stored),
+                        Err(end) => return end,
                     }
-                    self.batcher.appended();
+                    self.intake.appended();
                     self.progress.send_modify(|progress| progress.appends += 1);
                 }
                 _ = changed.changed(), if supply == Supply::Waiting => {}
-                () = at(self.batcher.due()) => self.batcher.flush(),
+                () = at(self.intake.due()) => self.intake.flush(),
                 () = at(stalled_since.map(|since| since + limits::TEE_STALL)) => return TeeEnd::Stalled,
             }
         }
-    }
-
-    /// Takes from the tail what there is room for.
-    fn take(&mut self) -> Supply {
-        let Some(mut at) = self.at.or_else(|| self.tail.base()) else {
-            return if self.tail.end().is_some() {
-                Supply::Ended
-            } else {
-                Supply::Waiting
-            };
-        };
-        let supply = loop {
-            match self.tail.read(at, PULL_PARTS) {
-                TailRead::Parts(parts) => {
-                    let mut room = true;
-                    for part in parts {
-                        room = self.batcher.has_room(&part);
-                        if !room {
-                            break;
-                        }
-                        at = part.id.index.next();
-                        self.batcher.take(part, Instant::now());
-                    }
-                    if !room {
-                        break Supply::NoRoom;
-                    }
-                }
-                TailRead::Jump { to } => at = to,
-                TailRead::Behind { .. } => break Supply::Overtaken,
-                TailRead::Wait => break Supply::Waiting,
-                TailRead::Ended(_) => break Supply::Ended,
-            }
-        };
-        self.at = Some(at);
-        supply
     }
 }
 
@@ -193,7 +152,10 @@ fn append<'a>(store: &'a dyn SpeechStore, speech: &'a Speech, batch: Batch) -> A
     Box::pin(async move {
         let parts: Vec<Part> = batch.into_iter().map(Arc::unwrap_or_clone).collect();
         match timeout(limits::TEE_APPEND_TIMEOUT, store.append(speech, &parts)).await {
-            Ok(Ok(Stored::All)) => Ok(()),
+            Ok(Ok(Stored::All)) => Ok(Appended {
+                parts: parts.len() as u64,
+                bytes: parts.iter().map(|part| part.bytes.len() as u64).sum(),
+            }),
             Ok(Ok(Stored::Quota)) => Err(TeeEnd::Quota),
             Ok(Ok(Stored::Refused)) => Err(TeeEnd::Failed),
             Ok(Err(error)) => {

@@ -75,8 +75,7 @@ async fn a_turn_is_stored_to_its_end_when_nobody_watches_any_more() {
     viewer.until("1.3 ").await;
     drop(viewer);
     rig.until_stored(&session, 500).await;
-    rig.until(|rig| async { rig.attach.hub().live() == 0 })
-        .await;
+    rig.until(|rig| async { rig.attach.hub.live() == 0 }).await;
     rig.settle(&session, 1, 1, Some(&said)).await;
     let mut replay = rig.read(&session).await;
     assert_eq!(of_parts(&replay.rest().await), events(1, &said));

@@ -89,7 +89,8 @@ impl Rig {
             trusted_proxies: vec!["127.0.0.0/8".parse().expect("a range")],
             tee: TeeMode::On,
             instance: "test".into(),
-            streams: Gauge::default(),
+            source_retry: limits::SOURCE_RETRY,
+            metrics: AttachMetrics::default(),
         })
         .expect("a configuration");
         Self {

@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use bex_proto::driver::{DriverKey, GRANT_HEADER, PROOF_HEADER};
 use bex_proto::exec::SandboxRequest;
 use bex_proto::ids::PartId;
+use bex_proto::limits::SOURCE_RETRY;
 use bex_proto::ticket::{DriverGrant, KeyRing};
 use bex_proto::transcript::Part;
 use bex_proto::{Generation, SessionId, TurnNo};
@@ -29,6 +30,8 @@ pub(crate) enum Answer {
     Events(String),
     /// Events, then silence.
     Open(String),
+    /// Events, then so much silence, then it hangs up.
+    Silent(String, Duration),
     Redirect(SocketAddr),
     Status(u16),
 }
@@ -92,7 +95,7 @@ async fn converse(
         };
         let answer = script.get(n).or(script.last()).expect("a script").clone();
         let (status, extra, body) = match &answer {
-            Answer::Events(body) | Answer::Open(body) => {
+            Answer::Events(body) | Answer::Open(body) | Answer::Silent(body, _) => {
                 ("200 OK".to_owned(), String::new(), body.as_str())
             }
             Answer::Redirect(to) => (
@@ -107,8 +110,10 @@ async fn converse(
         );
         let _ = socket.write_all(head.as_bytes()).await;
         let _ = socket.write_all(body.as_bytes()).await;
-        if matches!(answer, Answer::Open(_)) {
-            let _ = socket.read(&mut [0; 16]).await;
+        match answer {
+            Answer::Open(_) => drop(socket.read(&mut [0; 16]).await),
+            Answer::Silent(_, time) => sleep(time).await,
+            _ => {}
         }
         return;
     }
@@ -226,6 +231,8 @@ async fn read_from(
         targets: seen,
         driver_keys: Arc::new(KeyRing::parse(KEYS).expect("a ring")),
         tee: TeeMode::Off,
+        retry: SOURCE_RETRY,
+        metrics: Default::default(),
     };
     let speech = Speech {
         session: target.session.clone(),
@@ -301,6 +308,37 @@ async fn a_stream_without_its_end_mark_is_dialled_again_where_it_broke() {
             "/stream?turn=1&from=3",
             "/stream?turn=1&from=5"
         ]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_thought_between_two_losses_is_no_loss() {
+    let minute = Duration::from_secs(60);
+    let script = vec![
+        Answer::Silent(events(0..2), minute),
+        Answer::Silent(String::new(), minute),
+        Answer::Silent(String::new(), minute),
+        done(2..3),
+    ];
+    let heard = hear(0, script, ALL).await;
+    assert_eq!(
+        (heard.indexes, heard.end),
+        (vec![0, 1, 2], Some(SourceEnd::Done))
+    );
+    assert_eq!(heard.asked.len(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_driver_that_only_ever_hangs_up_is_lost() {
+    let heard = hear(
+        0,
+        vec![Answer::Events(events(0..2)), Answer::Events(String::new())],
+        ALL,
+    )
+    .await;
+    assert_eq!(
+        (heard.indexes, heard.end),
+        (vec![0, 1], Some(SourceEnd::Lost))
     );
 }
 
@@ -407,7 +445,7 @@ async fn a_target_that_cannot_be_seen_is_lost_after_thirty_seconds_and_not_befor
     assert_eq!(end, Some(SourceEnd::Lost));
     let waited = start.elapsed();
     assert!(
-        waited >= limits::SOURCE_RETRY && waited <= limits::SOURCE_RETRY + REDIAL.1,
+        waited >= SOURCE_RETRY && waited <= SOURCE_RETRY + REDIAL.1,
         "{waited:?}"
     );
 }

@@ -3,13 +3,13 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bex_proto::{Generation, SessionId, TurnNo};
+use bex_proto::{Generation, PartIndex, SessionId, TurnNo};
 use bex_store::StoreError;
 use bex_store::transcript::AppendError;
 use tokio::sync::Semaphore;
 
 use super::super::tail::tests::{part, sized};
-use super::super::tail::{RingLimits, SourceEnd};
+use super::super::tail::{RingLimits, SourceEnd, TailRead};
 use super::*;
 
 /// What the scripted store does with an append.
@@ -86,6 +86,7 @@ struct Rig {
     tail: Arc<Tail>,
     store: Arc<Scripted>,
     progress: watch::Receiver<TeeProgress>,
+    metrics: HubMetrics,
     task: tokio::task::JoinHandle<()>,
 }
 
@@ -94,21 +95,24 @@ impl Rig {
         let (tail, store) = (Arc::new(Tail::with_limits(limits)), Arc::new(store));
         tail.begin(PartIndex(0));
         let (sender, progress) = watch::channel(TeeProgress::default());
+        let metrics = HubMetrics::default();
         let task = tokio::spawn({
             let (tail, store) = (Arc::clone(&tail), Arc::clone(&store));
+            let metrics = metrics.clone();
             async move {
                 let speech = Speech {
                     session: SessionId::random(),
                     turn: TurnNo(1),
                     generation: Generation(1),
                 };
-                run(&tail, &*store, &speech, &sender).await;
+                run(&tail, &*store, &speech, &sender, &metrics).await;
             }
         });
         Self {
             tail,
             store,
             progress,
+            metrics,
             task,
         }
     }
@@ -235,7 +239,7 @@ async fn a_source_that_never_began_leaves_nothing_to_store() {
         turn: TurnNo(1),
         generation: Generation(1),
     };
-    run(&tail, &store, &speech, &sender).await;
+    run(&tail, &store, &speech, &sender, &HubMetrics::default()).await;
     assert_eq!(progress.borrow().end, Some(TeeEnd::Flushed));
     assert!(store.batches().is_empty());
 }
@@ -251,9 +255,10 @@ async fn after_a_failed_append_nothing_later_is_stored() {
             RingLimits::default(),
         );
         rig.speak(0..100);
-        let tail = Arc::clone(&rig.tail);
+        let (tail, metrics) = (Arc::clone(&rig.tail), rig.metrics.clone());
         let (end, store) = rig.end().await;
         assert_eq!((end, store.sizes()), (expected, vec![32, 32]));
+        assert_eq!(metrics.tee(), (1, 32), "only what was stored counts");
         tail.push([part(1, 100)]);
         assert_eq!(
             tail.next(),
