@@ -4,7 +4,7 @@
 //! this process a turn's driver is read by one connection and its parts are appended by one tee; it knows no viewer, and no
 //! viewer can slow it.
 
-mod batcher;
+pub(crate) mod batcher;
 pub(crate) mod intake;
 pub(crate) mod numbering;
 pub(crate) mod source;
