@@ -64,6 +64,12 @@ async fn ready(State(admin): State<Arc<Admin>>) -> (StatusCode, &'static str) {
     )
 }
 
+/// A store that does not answer leaves the outbox at its last figures; `/readyz` tells of it.
 async fn metrics(State(admin): State<Arc<Admin>>) -> impl IntoResponse {
+    let backlog = tokio::time::timeout(READY_TIMEOUT, admin.db.dispatch_backlog()).await;
+    if let Ok(Ok(backlog)) = backlog {
+        admin.metrics.levels.set_outbox(backlog);
+    }
+    admin.metrics.levels.set_pool(admin.db.levels());
     ([(header::CONTENT_TYPE, METRICS_TYPE)], admin.metrics.text())
 }

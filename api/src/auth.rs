@@ -1,5 +1,6 @@
 //! Who calls. Either kind of bearer token yields the same three things: subject, workspaces, role.
 
+mod oidc;
 mod service_tokens;
 
 use std::collections::BTreeSet;
@@ -8,6 +9,10 @@ use bex_proto::WorkspaceId;
 use bex_proto::problem::Code;
 use serde::Deserialize;
 
+pub use oidc::{
+    ClaimNames, Endpoint, EndpointFault, FetchFault, JwksSource, KeyCache, KeySet, KeySetFault,
+    Oidc, OidcRules, Refresher, key_cache,
+};
 pub use service_tokens::{ServiceTokens, TokensFault};
 
 /// What a caller may do; each role may do what the ones before it may.
@@ -20,6 +25,17 @@ pub enum Role {
     Operator,
     /// Deletes, revokes.
     Admin,
+}
+
+impl Role {
+    fn from_word(word: &str) -> Option<Self> {
+        match word {
+            "viewer" => Some(Self::Viewer),
+            "operator" => Some(Self::Operator),
+            "admin" => Some(Self::Admin),
+            _ => None,
+        }
+    }
 }
 
 /// The workspaces a caller acts for.
@@ -69,6 +85,8 @@ impl Caller {
 pub enum Verifier {
     /// Tokens from the configuration.
     ServiceTokens(ServiceTokens),
+    /// Access tokens of an issuer.
+    Oidc(Box<Oidc>),
 }
 
 /// Checks bearer tokens: the first verifier that knows a token decides.
@@ -86,16 +104,20 @@ impl Authenticator {
     /// The caller behind an `Authorization` header's value.
     ///
     /// # Errors
-    /// [`Code::Unauthenticated`], whatever is wrong with it.
-    pub fn authenticate(&self, header: Option<&[u8]>) -> Result<Caller, Code> {
+    /// [`Code::Unauthenticated`], whatever is wrong with it; [`Code::Forbidden`] of an access token that gives no rights;
+    /// [`Code::Unavailable`] while its key can not be looked up.
+    pub async fn authenticate(&self, header: Option<&[u8]>) -> Result<Caller, Code> {
         let token = header.and_then(bearer).ok_or(Code::Unauthenticated)?;
-        self.verifiers
-            .iter()
-            .find_map(|verifier| match verifier {
-                Verifier::ServiceTokens(tokens) => tokens.find(token),
-            })
-            .cloned()
-            .ok_or(Code::Unauthenticated)
+        for verifier in &self.verifiers {
+            let known = match verifier {
+                Verifier::ServiceTokens(tokens) => tokens.find(token).cloned(),
+                Verifier::Oidc(oidc) => oidc.caller(token).await?,
+            };
+            if let Some(caller) = known {
+                return Ok(caller);
+            }
+        }
+        Err(Code::Unauthenticated)
     }
 }
 
@@ -118,8 +140,8 @@ mod tests {
         Authenticator::new(vec![Verifier::ServiceTokens(tokens)])
     }
 
-    #[test]
-    fn only_the_whole_token_under_its_scheme_is_known() {
+    #[tokio::test]
+    async fn only_the_whole_token_under_its_scheme_is_known() {
         let auth = authenticator();
         for good in [
             "Bearer open sesame",
@@ -127,7 +149,9 @@ mod tests {
             "BEARER  open sesame ",
         ] {
             assert_eq!(
-                auth.authenticate(Some(good.as_bytes())).map(|c| c.subject),
+                auth.authenticate(Some(good.as_bytes()))
+                    .await
+                    .map(|c| c.subject),
                 Ok("svc:a".to_owned()),
                 "{good}"
             );
@@ -141,18 +165,19 @@ mod tests {
             "Bearer open sesam",
         ] {
             assert_eq!(
-                auth.authenticate(Some(bad.as_bytes())),
+                auth.authenticate(Some(bad.as_bytes())).await,
                 Err(Code::Unauthenticated),
                 "{bad}"
             );
         }
-        assert_eq!(auth.authenticate(None), Err(Code::Unauthenticated));
+        assert_eq!(auth.authenticate(None).await, Err(Code::Unauthenticated));
     }
 
-    #[test]
-    fn a_role_includes_the_lesser_ones_and_a_workspace_no_other() {
+    #[tokio::test]
+    async fn a_role_includes_the_lesser_ones_and_a_workspace_no_other() {
         let caller = authenticator()
             .authenticate(Some(b"Bearer open sesame"))
+            .await
             .expect("known");
         assert_eq!(
             [Role::Viewer, Role::Operator, Role::Admin].map(|r| caller.need(r).is_ok()),

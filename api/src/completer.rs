@@ -33,6 +33,7 @@ use crate::clock;
 use crate::config::Timings;
 use crate::exec_client::SandboxRpc;
 use crate::keep::kept;
+use crate::metrics::{CompleterMetrics, RoundResult, TickResult};
 use crate::notices::Notices;
 use crate::sandbox::Lifecycle;
 
@@ -62,6 +63,8 @@ pub struct CompleterDeps {
     pub timings: Timings,
     /// Where wakes are heard.
     pub notices: Notices,
+    /// What it counts.
+    pub metrics: CompleterMetrics,
 }
 
 /// See the module's text.
@@ -99,10 +102,12 @@ impl Completer {
                 _ = poll.tick() => {}
                 event = notices.next() => if !self.hear(event).await { continue },
                 Some(ended) = rounds.join_next() => if let Err(error) = ended {
+                    self.deps.metrics.round_ended(RoundResult::Panicked, None);
                     tracing::error!(%error, "a completer round panicked; its session is retried when its lease ends");
                 },
             }
             self.claim(&mut rounds).await;
+            self.deps.metrics.set_active(rounds.len());
         }
         let drained = timeout(DRAIN, async {
             while rounds.join_next().await.is_some() {}
@@ -154,11 +159,15 @@ impl Completer {
             .await
         {
             Ok(leases) => {
+                self.deps.metrics.ticked(TickResult::Ok);
                 for lease in leases {
                     rounds.spawn(Arc::clone(self).work(lease));
                 }
             }
-            Err(error) => tracing::warn!(%error, "no sessions could be claimed"),
+            Err(error) => {
+                self.deps.metrics.ticked(TickResult::Error);
+                tracing::warn!(%error, "no sessions could be claimed");
+            }
         }
     }
 
@@ -170,19 +179,22 @@ impl Completer {
             Box::pin(async { self.deps.db.renew_lease(&lease).await.unwrap_or(true) })
         };
         let round = timeout(ROUND_LIMIT, kept(renew, Box::pin(self.round(&lease))));
-        let end = match round.await {
-            Ok(Some(Ok(end))) => end,
+        let (end, result) = match round.await {
+            Ok(Some(Ok(end))) => (Some(end), RoundResult::Done),
             Ok(Some(Err(error))) => {
                 tracing::warn!(session = %lease.session, failures = lease.failures, error = %error, "a completer round failed");
-                self.backoff(&lease)
+                (Some(self.backoff(&lease)), RoundResult::Failed)
             }
             // somebody else holds the session now
-            Ok(None) => return,
+            Ok(None) => (None, RoundResult::LeaseLost),
             Err(_) => {
                 tracing::error!(session = %lease.session, after = ?began.elapsed(), "a completer round took too long");
-                self.backoff(&lease)
+                (Some(self.backoff(&lease)), RoundResult::TimedOut)
             }
         };
+        let took = Some(began.elapsed());
+        self.deps.metrics.round_ended(result, took);
+        let Some(end) = end else { return };
         if let Err(error) = self
             .deps
             .db

@@ -12,7 +12,7 @@ use std::time::Duration;
 use bex_proto::ticket::KeyRing;
 use bex_store::DbConfig;
 
-use crate::auth::ServiceTokens;
+use crate::auth::{ClaimNames, Endpoint, ServiceTokens};
 use crate::profiles::Profiles;
 
 pub use raw::{MigrateArgs, ServeArgs};
@@ -37,8 +37,10 @@ pub struct Config {
     pub attach_public_url: String,
     /// The gateway's exec listener.
     pub exec_url: hyper::Uri,
-    /// Who may call.
+    /// Programs that may call.
     pub tokens: ServiceTokens,
+    /// Whose access tokens let people call.
+    pub oidc: Option<OidcConfig>,
     /// What may run.
     pub profiles: Profiles,
     /// Where it runs.
@@ -47,6 +49,19 @@ pub struct Config {
     pub timings: Timings,
     /// Live sessions of one workspace.
     pub live_limit: u32,
+}
+
+/// An issuer of access tokens.
+#[derive(Debug, Clone)]
+pub struct OidcConfig {
+    /// As tokens name it.
+    pub issuer: String,
+    /// Audiences a token may be for.
+    pub audiences: Vec<String>,
+    /// Where its keys are.
+    pub jwks: Endpoint,
+    /// Where rights stand in a token.
+    pub claims: ClaimNames,
 }
 
 /// The three key rings, which never stand in for one another.

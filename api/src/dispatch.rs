@@ -14,6 +14,7 @@ mod plan;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bex_proto::session::FailureReason;
 use bex_proto::ticket::KeyRing;
 use bex_store::Db;
 use bex_store::StoreError;
@@ -29,6 +30,7 @@ use crate::clock;
 use crate::config::Timings;
 use crate::exec_client::SandboxRpc;
 use crate::keep::kept;
+use crate::metrics::{DispatchMetrics, DispatchResult};
 use crate::notices::Notices;
 use crate::sandbox::Lifecycle;
 
@@ -64,6 +66,8 @@ pub struct DispatcherDeps {
     pub timings: Timings,
     /// Where new work is heard of.
     pub notices: Notices,
+    /// What it counts.
+    pub metrics: DispatchMetrics,
 }
 
 /// See the module's text.
@@ -78,10 +82,21 @@ enum Outcome {
     Delivered(Delivery),
     /// Again after a while.
     Retry(Duration),
-    /// No sandbox can be made for it: a code for the session.
-    Failed(&'static str),
+    /// No sandbox can be made for it, and the session fails.
+    Failed(FailureReason),
     /// Somebody else moved the turn or holds it.
     Left,
+}
+
+impl Outcome {
+    fn result(self) -> DispatchResult {
+        match self {
+            Self::Delivered(_) => DispatchResult::Delivered,
+            Self::Retry(_) => DispatchResult::Retried,
+            Self::Failed(_) => DispatchResult::Failed,
+            Self::Left => DispatchResult::Left,
+        }
+    }
 }
 
 impl Dispatcher {
@@ -102,10 +117,12 @@ impl Dispatcher {
                 _ = poll.tick() => {}
                 event = notices.next() => if !self.hear(event).await { continue },
                 Some(ended) = dispatches.join_next() => if let Err(error) = ended {
+                    self.deps.metrics.ended(DispatchResult::Panicked);
                     tracing::error!(%error, "a dispatch panicked; its turn is retried when its lease ends");
                 },
             }
             self.claim(&mut dispatches).await;
+            self.deps.metrics.set_active(dispatches.len());
         }
         let drained = timeout(DRAIN, async {
             while dispatches.join_next().await.is_some() {}
@@ -164,10 +181,15 @@ impl Dispatcher {
             Box::pin(async { self.deps.db.renew_dispatch(&claim).await.unwrap_or(true) })
         };
         let ended = match kept(renew, Box::pin(self.dispatch(&claim))).await {
-            Some(Ok(outcome)) => self.conclude(&claim, outcome).await,
+            Some(Ok(outcome)) => self
+                .conclude(&claim, outcome)
+                .await
+                .map(|()| outcome.result()),
             Some(Err(error)) => Err(error),
-            None => Ok(()),
+            None => Ok(DispatchResult::Left),
         };
+        let result = *ended.as_ref().unwrap_or(&DispatchResult::Error);
+        self.deps.metrics.ended(result);
         if let Err(error) = ended {
             tracing::warn!(session = %claim.session, turn = %claim.turn, %error, "a dispatch failed");
             if let Err(error) = self
@@ -188,9 +210,12 @@ impl Dispatcher {
                 tracing::info!(%session, %turn, ?delivery, "turn delivered");
                 self.deps.db.delivered(claim, delivery).await?
             }
-            Outcome::Failed(code) => {
-                tracing::warn!(%session, %turn, code, attempts = claim.attempts, "no sandbox could be made");
-                self.deps.db.provisioning_failed(claim, code).await?
+            Outcome::Failed(reason) => {
+                tracing::warn!(%session, %turn, code = reason.as_str(), attempts = claim.attempts, "no sandbox could be made");
+                self.deps
+                    .db
+                    .provisioning_failed(claim, reason.as_str())
+                    .await?
             }
             Outcome::Retry(delay) => {
                 self.deps.db.retry_dispatch(claim, delay).await?;

@@ -27,7 +27,7 @@ use bex_store::Db;
 use bex_store::sessions::SessionRow;
 
 use crate::auth::{Authenticator, Caller};
-use crate::metrics::Metrics;
+use crate::metrics::HttpMetrics;
 use crate::notices::Notices;
 use crate::profiles::Profiles;
 use crate::tickets::AttachTickets;
@@ -54,7 +54,7 @@ pub struct Api {
     /// How long the turns verb waits for a settle: [`bex_proto::limits::TURN_VERB_WAIT`], less in tests.
     pub turn_wait: std::time::Duration,
     /// Counts and times requests.
-    pub metrics: Arc<Metrics>,
+    pub metrics: HttpMetrics,
 }
 
 /// The router and the list of its routes from one table, so that the OpenAPI document can be compared with it.
@@ -89,7 +89,7 @@ routes! {
 
 /// The whole service: routes, problems for what is no route, and the layers around all of it.
 pub fn router(api: Arc<Api>) -> Router {
-    let metrics = Arc::clone(&api.metrics);
+    let metrics = api.metrics.clone();
     let router = routes()
         .fallback(|| async { ApiError::from(Code::NotFound) })
         .method_not_allowed_fallback(|| async { ApiError::from(Code::MethodNotAllowed) })

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use bex_api::config::{Config, ConfigFault, EXIT_USAGE, MigrateArgs, ServeArgs, migrate_database};
-use clap::{Parser, Subcommand};
+use clap::{Arg, Command as ClapCommand, CommandFactory, FromArgMatches, Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
 #[derive(Parser)]
@@ -28,7 +28,8 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let matches = without_empty(Cli::command()).try_get_matches();
+    let cli = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(error) => {
             // help and version are no misuse
@@ -59,6 +60,19 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
     }
+}
+
+/// An empty variable counts as unset, as shells and charts write one where they mean the other.
+fn without_empty(command: ClapCommand) -> ClapCommand {
+    let unset = |arg: Arg| {
+        let value = arg.get_env().and_then(std::env::var_os);
+        if value.is_some_and(|value| value.is_empty()) {
+            arg.env(None::<&str>)
+        } else {
+            arg
+        }
+    };
+    command.mut_subcommands(|subcommand| subcommand.mut_args(unset))
 }
 
 async fn migrate(database: bex_store::DbConfig) -> anyhow::Result<()> {

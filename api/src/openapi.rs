@@ -5,7 +5,9 @@ mod operations;
 
 use axum::response::IntoResponse;
 use bex_proto::problem::{CONTENT_TYPE, Code};
-use bex_proto::session::{DeliveryMode, EndedBy, Phase, SessionKind, TruncationReason, Verdict};
+use bex_proto::session::{
+    DeliveryMode, EndedBy, FailureReason, Phase, SessionKind, TruncationReason, Verdict,
+};
 use http::header;
 use utoipa::ToSchema;
 use utoipa::openapi::path::{
@@ -58,6 +60,7 @@ macro_rules! words_of {
 words_of!(
     DeliveryMode,
     EndedBy,
+    FailureReason,
     Phase,
     SessionKind,
     TruncationReason,
@@ -242,6 +245,7 @@ fn refusals(operation: &Operation) -> std::collections::BTreeMap<u16, Vec<&'stat
         "/openapi.json" => &[],
         _ => &[
             Code::Unauthenticated,
+            Code::Forbidden,
             Code::Overloaded,
             Code::Internal,
             Code::Unavailable,
@@ -258,10 +262,10 @@ fn refusals(operation: &Operation) -> std::collections::BTreeMap<u16, Vec<&'stat
     };
     let mut by_status = std::collections::BTreeMap::<u16, Vec<&'static str>>::new();
     for code in common.iter().chain(with_body).chain(operation.codes) {
-        by_status
-            .entry(code.status())
-            .or_default()
-            .push(code.as_str());
+        let codes = by_status.entry(code.status()).or_default();
+        if !codes.contains(&code.as_str()) {
+            codes.push(code.as_str());
+        }
     }
     by_status
 }

@@ -86,9 +86,14 @@ pub enum Deployment {
 /// Why a profiles file is refused.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProfilesFault {
-    /// Not the expected JSON.
-    #[error("not a profiles file: {0}")]
-    Json(String),
+    /// Not the expected JSON. A parser's own words could repeat what stands in a profile's environment.
+    #[error("not a profiles file: line {line}, column {column}")]
+    Json {
+        /// Where.
+        line: usize,
+        /// Where.
+        column: usize,
+    },
     /// Caller arguments outside the local kind.
     #[error("profile {0} takes arguments from callers, which needs BEX_LOCAL=1")]
     CallerArgs(String),
@@ -121,8 +126,10 @@ impl Profiles {
         struct File {
             profiles: BTreeMap<String, Profile>,
         }
-        let file: File =
-            serde_json::from_str(text).map_err(|e| ProfilesFault::Json(e.to_string()))?;
+        let file: File = serde_json::from_str(text).map_err(|e| ProfilesFault::Json {
+            line: e.line(),
+            column: e.column(),
+        })?;
         for (name, profile) in &file.profiles {
             check(name, profile, deployment, play_dir)?;
         }
@@ -197,6 +204,10 @@ mod tests {
                 "absolute path",
             ),
             (r#"{"agent":{"kind":"acp"}}"#, "absolute path"),
+            (
+                r#"{"agent":{"kind":"acp","argv":["/a"],"env":"hunter2"}}"#,
+                "line 1, column",
+            ),
             (r#"{"agent":{"kind":"play"}}"#, "args: caller"),
             (r#"{"agent":{"kind":"shell"}}"#, "not a profiles file"),
             (
@@ -207,7 +218,10 @@ mod tests {
             let fault = parse(agent, Deployment::Cluster)
                 .expect_err("refused")
                 .to_string();
-            assert!(fault.contains(why), "{agent}: {fault}");
+            assert!(
+                fault.contains(why) && !fault.contains("hunter2"),
+                "{agent}: {fault}"
+            );
         }
         let play = r#"{"agent":{"kind":"play"},"args":"caller"}"#;
         assert_eq!(

@@ -14,9 +14,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::admin::{self, Admin};
-use crate::auth::{Authenticator, Verifier};
+use crate::auth::{Authenticator, Oidc, OidcRules, ServiceTokens, Verifier, key_cache};
 use crate::completer::{Completer, CompleterDeps};
-use crate::config::{Config, SandboxKind};
+use crate::config::{Config, OidcConfig, SandboxKind};
 use crate::dispatch::{Dispatcher, DispatcherDeps, Plans};
 use crate::exec_client::ExecClient;
 use crate::housekeeping;
@@ -63,16 +63,18 @@ pub async fn serve(config: Config) -> anyhow::Result<()> {
     let api = start_loops(config, &db, &metrics, heard, &loops, &stop_loops)?;
     let rest = tokio::spawn(listen(
         rest,
+        "rest",
         router(api),
-        Arc::clone(&metrics),
+        metrics.http.clone(),
         stop_rest.clone(),
         limits::API_DRAIN,
     ));
     let admin_router = admin::router(Arc::clone(&admin));
     let admin_task = tokio::spawn(listen(
         admin_port,
+        "admin",
         admin_router,
-        metrics,
+        metrics.http.clone(),
         stop_admin.clone(),
         ADMIN_DRAIN,
     ));
@@ -128,6 +130,7 @@ fn start_loops(
         driver_keys: config.keys.driver.clone(),
         timings: config.timings,
         notices: notices.clone(),
+        metrics: metrics.dispatch.clone(),
     }));
     let completer = Arc::new(Completer::new(CompleterDeps {
         db: db.clone(),
@@ -136,7 +139,9 @@ fn start_loops(
         lifecycle,
         timings: config.timings,
         notices: notices.clone(),
+        metrics: metrics.completer.clone(),
     }));
+    let auth = authenticator(config.tokens, config.oidc, metrics, loops, stop);
     loops.spawn(dispatcher.run(stop.clone()));
     loops.spawn(completer.run(stop.clone()));
     loops.spawn(housekeeping::run(
@@ -148,15 +153,39 @@ fn start_loops(
     loops.spawn(notices.clone().pump(heard, stop.clone()));
     Ok(Arc::new(Api {
         db: db.clone(),
-        auth: Authenticator::new(vec![Verifier::ServiceTokens(config.tokens)]),
+        auth,
         profiles,
         tickets: AttachTickets::new(config.keys.attach, config.attach_public_url),
         sandboxes: rpc,
         notices,
         live_limit: config.live_limit,
         turn_wait: limits::TURN_VERB_WAIT,
-        metrics: Arc::clone(metrics),
+        metrics: metrics.http.clone(),
     }))
+}
+
+/// Service tokens first: they need nobody. An issuer that cannot be asked delays no start; until it can, its tokens are answered
+/// `unavailable`.
+fn authenticator(
+    tokens: ServiceTokens,
+    oidc: Option<OidcConfig>,
+    metrics: &Metrics,
+    loops: &TaskTracker,
+    stop: &CancellationToken,
+) -> Authenticator {
+    let oidc = oidc.map(|oidc| {
+        let rules = OidcRules {
+            issuer: oidc.issuer,
+            audiences: oidc.audiences,
+            claims: oidc.claims,
+            reserved: tokens.subjects().map(str::to_owned).collect(),
+        };
+        let (keys, refresher) = key_cache(Box::new(oidc.jwks), metrics.oidc.clone());
+        loops.spawn(refresher.run(stop.clone()));
+        Verifier::Oidc(Box::new(Oidc::new(rules, keys, metrics.oidc.clone())))
+    });
+    let first = Verifier::ServiceTokens(tokens);
+    Authenticator::new(std::iter::once(first).chain(oidc).collect())
 }
 
 async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {

@@ -174,6 +174,33 @@ fn a_refused_configuration_exits_64_and_names_every_variable() {
 }
 
 #[test]
+fn an_empty_variable_counts_as_unset() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut command = serve(dir.path(), "postgres://u@127.0.0.1:1/d?sslmode=disable");
+    for variable in [
+        "BEX_API_LISTEN",
+        "BEX_ADMIN_LISTEN",
+        "BEX_LISTEN_DATABASE_URL",
+        "BEX_DATABASE_CA",
+        "BEX_SECRETS_FILE",
+        "BEX_PLAY_DIR",
+        "BEX_LIVE_LIMIT",
+        "BEX_COMPLETER_TICK_MS",
+        "BEX_OIDC_ISSUER",
+        "BEX_OIDC_CA",
+        "BEX_OIDC_ROLE_CLAIM",
+    ] {
+        command.env(variable, "");
+    }
+    let output = command.output().unwrap();
+    // accepted: what stops it is that nobody listens there
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    let refused = serve(dir.path(), "").output().unwrap();
+    assert_eq!(refused.status.code(), Some(64));
+    assert!(said(&refused).contains("is not set"), "{}", said(&refused));
+}
+
+#[test]
 fn an_older_schema_and_a_missing_grant_stop_it_by_name() {
     let (dir, database) = (tempfile::tempdir().unwrap(), database());
     let output = serve(dir.path(), &database.url).output().unwrap();

@@ -171,6 +171,60 @@ impl TruncationReason {
 }
 
 words! {
+    /// Why a session failed. Where a turn's transcript tells the same, the word is the same.
+    FailureReason {
+        /// The agent ended its turn with an error.
+        AgentFailed = "agent_failed",
+        /// The sandbox ended before the turn did.
+        SandboxLost = "sandbox_lost",
+        /// The driver's log could not be read.
+        LogUnreadable = "log_unreadable",
+        /// The store refused parts.
+        StoreFailed = "store_failed",
+        /// The turn was silent for too long.
+        TurnDeadline = "turn_deadline",
+        /// No sandbox could be made in time.
+        ProvisioningFailed = "provisioning_failed",
+        /// No sandbox of this kind can ever be made here.
+        SandboxImpossible = "sandbox_impossible",
+        /// The profile was taken away or changed.
+        ProfileUnknown = "profile_unknown",
+        /// A secret has no value.
+        SecretMissing = "secret_missing",
+    }
+}
+
+impl FailureReason {
+    /// The sentence shown to people.
+    pub fn sentence(self) -> &'static str {
+        match self {
+            Self::AgentFailed => "The agent failed.",
+            Self::SandboxLost => TruncationReason::SandboxLost.sentence(),
+            Self::LogUnreadable => TruncationReason::LogUnreadable.sentence(),
+            Self::StoreFailed => TruncationReason::StoreFailed.sentence(),
+            Self::TurnDeadline => TruncationReason::TurnDeadline.sentence(),
+            Self::ProvisioningFailed => TruncationReason::ProvisioningFailed.sentence(),
+            Self::SandboxImpossible => "A sandbox for this agent cannot be made here.",
+            Self::ProfileUnknown => "The agent profile is no longer allowed here.",
+            Self::SecretMissing => "A secret that the session names has no value here.",
+        }
+    }
+
+    /// Whether another turn may succeed as things are; otherwise an operator must change something first.
+    pub fn is_retryable(self) -> bool {
+        match self {
+            Self::AgentFailed
+            | Self::SandboxLost
+            | Self::LogUnreadable
+            | Self::StoreFailed
+            | Self::TurnDeadline
+            | Self::ProvisioningFailed => true,
+            Self::SandboxImpossible | Self::ProfileUnknown | Self::SecretMissing => false,
+        }
+    }
+}
+
+words! {
     /// Who ended a turn; stands beside the verdict and never hides it.
     EndedBy {
         /// The agent came to its end.
@@ -227,6 +281,29 @@ mod tests {
             assert!(!reason.sentence().is_empty());
         }
         assert!("Complete".parse::<Verdict>().is_err());
+    }
+
+    #[test]
+    fn a_failure_that_a_transcript_tells_too_has_its_word() {
+        let shared: Vec<_> = FailureReason::ALL
+            .iter()
+            .filter_map(|failure| {
+                failure
+                    .as_str()
+                    .parse::<TruncationReason>()
+                    .ok()
+                    .zip(Some(*failure))
+            })
+            .collect();
+        assert_eq!(shared.len(), 5);
+        for (reason, failure) in shared {
+            assert_eq!(reason.sentence(), failure.sentence());
+        }
+        assert!(
+            FailureReason::ALL
+                .iter()
+                .all(|f| f.sentence().ends_with('.'))
+        );
     }
 
     #[test]

@@ -7,12 +7,14 @@
 //!        └─▶ retry_dispatch      └─▶ provisioning_failed           phase running, outbox row gone
 //! ```
 
+mod backlog;
 mod steps;
 
 use std::time::Duration;
 
 use bex_proto::{Generation, SessionId, TurnNo, WorkspaceId, limits};
 
+pub use backlog::Backlog;
 pub use steps::{BeginDelivery, BeginGeneration, Delivery, NewSandbox, Step};
 
 use crate::error::StoreError;

@@ -79,6 +79,11 @@ impl ServiceTokens {
         Ok(Self { callers })
     }
 
+    /// Everybody who has one.
+    pub fn subjects(&self) -> impl Iterator<Item = &str> {
+        self.callers.values().map(|caller| caller.subject.as_str())
+    }
+
     /// Whose token this is.
     pub fn find(&self, token: &[u8]) -> Option<&Caller> {
         let digest: [u8; 32] = Sha256::digest(token).into();

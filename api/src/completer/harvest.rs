@@ -6,6 +6,7 @@ use bex_proto::exec::LogWindow;
 use bex_store::transcript::{Append, AppendError, AppendOutcome, HarvestStep, Marks};
 use bex_store::{Db, StoreError};
 use bytes::Bytes;
+use jiff::Timestamp;
 
 use super::decide::{Driver, Log};
 use super::log::{Expected, Form, LogReader};
@@ -36,6 +37,10 @@ pub struct Harvest {
     pub log: Log,
     /// Parts that were not stored before.
     pub stored: u32,
+    /// Log bytes that were read into the store.
+    pub bytes: u64,
+    /// When the oldest of the new parts was spoken, by the driver's clock.
+    pub oldest: Option<Timestamp>,
 }
 
 /// Why a harvest stopped. What was read before is stored.
@@ -124,6 +129,8 @@ impl Source<'_> {
             status: None,
             log: Log::Absent,
             stored: 0,
+            bytes: 0,
+            oldest: None,
         };
         for _ in 0..WINDOWS {
             let window = read_window(self.rpc, self.target, turn, at.offset).await?;
@@ -139,9 +146,7 @@ impl Source<'_> {
             }
             at.log_id = Some(log.log_id.clone());
             let before = at.offset;
-            harvest.log = self
-                .store(&mut at, &log, bytes, &mut harvest.stored)
-                .await?;
+            harvest.log = self.store(&mut at, &log, bytes, &mut harvest).await?;
             if harvest.log != Log::More {
                 return Ok(harvest);
             }
@@ -200,7 +205,7 @@ impl Source<'_> {
         at: &mut Position,
         log: &LogWindow,
         bytes: Bytes,
-        stored: &mut u32,
+        harvest: &mut Harvest,
     ) -> Result<Log, HarvestFault> {
         let Expected {
             turn, generation, ..
@@ -227,7 +232,11 @@ impl Source<'_> {
             };
             match self.db.append(append).await {
                 Ok(AppendOutcome::Stored(counts)) => {
-                    *stored += counts.stored;
+                    harvest.stored += counts.stored;
+                    harvest.bytes += batch.to.saturating_sub(batch.from);
+                    if harvest.oldest.is_none() {
+                        harvest.oldest = batch.parts.iter().find_map(|part| part.spoken_at);
+                    }
                     if let Some(index) = counts.mismatch {
                         tracing::error!(%session, %turn, %index, "a stored part differs from the driver's log");
                     }

@@ -95,6 +95,7 @@ impl Completer {
         }
         for turn in db.turns_to_rejudge(&lease.session).await? {
             if db.rejudge(lease, turn).await? == Rejudged::Healed {
+                self.deps.metrics.healed();
                 tracing::info!(session = %lease.session, %turn, "a truncated turn is complete now");
             }
         }

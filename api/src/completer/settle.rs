@@ -1,6 +1,6 @@
 //! Settling: the store decides the verdict from what it holds; here is only said why the turn is over.
 
-use bex_proto::session::Phase;
+use bex_proto::session::{FailureReason, Phase};
 use bex_store::leases::Lease;
 use bex_store::settle::{Cause, Legacy, SandboxAfter, Settle, Settled};
 use bex_store::{StoreError, turns::TurnRow};
@@ -46,7 +46,7 @@ impl Completer {
             cause: ending.cause,
             legacy: ending.legacy,
             sandbox: ending.sandbox,
-            failure: Some(failure(&ending)),
+            failure: failure(&ending).map(FailureReason::as_str),
         };
         let settled = self.deps.db.settle(lease, &settle).await?;
         self.clocks.clear(&lease.session);
@@ -56,6 +56,7 @@ impl Completer {
                 reason,
                 phase,
             } => {
+                self.deps.metrics.settled(verdict, reason);
                 tracing::info!(
                     session = %lease.session, turn = %turn.turn, %verdict, reason = reason.map(|r| r.as_str()), %phase,
                     "turn settled"
@@ -72,15 +73,17 @@ impl Completer {
     }
 }
 
-/// The session's failure code, used only when its phase becomes `failed`.
-fn failure(ending: &Ending) -> &'static str {
+/// Why the session failed, used only when its phase becomes `failed`: a canceled one never does.
+fn failure(ending: &Ending) -> Option<FailureReason> {
     match (ending.cause, ending.turn_end) {
-        (Cause::Deadline, _) => "turn_deadline",
-        (Cause::StoreFailed, _) => "store_failed",
-        (Cause::Canceled, _) => "canceled",
-        (Cause::DriverEnded | Cause::Lost, TurnEndKnown::Yes) => "agent_failed",
-        (Cause::DriverEnded, TurnEndKnown::No) if ending.legacy.is_some() => "agent_failed",
-        (Cause::DriverEnded, TurnEndKnown::No) => "log_unreadable",
-        (Cause::Lost, TurnEndKnown::No) => "sandbox_lost",
+        (Cause::Canceled, _) => None,
+        (Cause::Deadline, _) => Some(FailureReason::TurnDeadline),
+        (Cause::StoreFailed, _) => Some(FailureReason::StoreFailed),
+        (Cause::DriverEnded | Cause::Lost, TurnEndKnown::Yes) => Some(FailureReason::AgentFailed),
+        (Cause::DriverEnded, TurnEndKnown::No) if ending.legacy.is_some() => {
+            Some(FailureReason::AgentFailed)
+        }
+        (Cause::DriverEnded, TurnEndKnown::No) => Some(FailureReason::LogUnreadable),
+        (Cause::Lost, TurnEndKnown::No) => Some(FailureReason::SandboxLost),
     }
 }

@@ -1,5 +1,7 @@
 //! From text to [`Config`]: each variable is judged, and all verdicts are collected.
 
+mod oidc;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -62,12 +64,8 @@ pub(super) fn config(args: &ServeArgs) -> Result<Config, Vec<ConfigFault>> {
     let keys = keys(&mut faults, args);
     let attach_public_url = public_url(&mut faults, &args.attach_public_url);
     let exec_url = exec_url(&mut faults, &args.exec_url);
-    let tokens = faults
-        .required("BEX_SERVICE_TOKENS", &args.service_tokens)
-        .map(|path| {
-            read_file(path).and_then(|t| ServiceTokens::parse(&t).map_err(|e| e.to_string()))
-        });
-    let tokens = tokens.and_then(|read| faults.keep("BEX_SERVICE_TOKENS", read));
+    let oidc = oidc::oidc(&mut faults, args);
+    let tokens = tokens(&mut faults, args);
     let profiles = profiles(&mut faults, args, deployment);
     let sandbox = sandbox(&mut faults, args, deployment);
     let timings = timings(&mut faults, args);
@@ -86,6 +84,7 @@ pub(super) fn config(args: &ServeArgs) -> Result<Config, Vec<ConfigFault>> {
             attach_public_url: attach_public_url?,
             exec_url: exec_url?,
             tokens: tokens?,
+            oidc,
             profiles: profiles?,
             sandbox: sandbox?,
             timings: timings?,
@@ -96,6 +95,17 @@ pub(super) fn config(args: &ServeArgs) -> Result<Config, Vec<ConfigFault>> {
         Some(config) if faults.0.is_empty() => Ok(config),
         _ => Err(faults.0),
     }
+}
+
+/// May be absent where people's tokens are accepted.
+fn tokens(faults: &mut Faults, args: &ServeArgs) -> Option<ServiceTokens> {
+    let path = match &args.service_tokens {
+        None if oidc::is_asked_for(args) => return Some(ServiceTokens::default()),
+        path => faults.required("BEX_SERVICE_TOKENS", path)?,
+    };
+    let read =
+        read_file(path).and_then(|text| ServiceTokens::parse(&text).map_err(|e| e.to_string()));
+    faults.keep("BEX_SERVICE_TOKENS", read)
 }
 
 fn deployment(faults: &mut Faults, args: &ServeArgs) -> Deployment {

@@ -40,6 +40,24 @@ pub struct ServeArgs {
     /// JSON file of service tokens (SHA-256, subject, workspaces, role)
     #[arg(long, env = "BEX_SERVICE_TOKENS")]
     pub service_tokens: Option<PathBuf>,
+    /// Issuer of access tokens, exactly as their `iss` says it
+    #[arg(long, env = "BEX_OIDC_ISSUER")]
+    pub oidc_issuer: Option<String>,
+    /// Audiences a token may be for, with commas
+    #[arg(long, env = "BEX_OIDC_AUDIENCE")]
+    pub oidc_audience: Option<String>,
+    /// Where the issuer publishes its keys; https
+    #[arg(long, env = "BEX_OIDC_JWKS_URL")]
+    pub oidc_jwks_url: Option<String>,
+    /// PEM certificates that the issuer's certificate must chain to, instead of the machine's
+    #[arg(long, env = "BEX_OIDC_CA")]
+    pub oidc_ca: Option<PathBuf>,
+    /// Claim that names workspaces
+    #[arg(long, env = "BEX_OIDC_WORKSPACES_CLAIM", default_value = "workspaces")]
+    pub oidc_workspaces_claim: String,
+    /// Claim that names roles
+    #[arg(long, env = "BEX_OIDC_ROLE_CLAIM", default_value = "role")]
+    pub oidc_role_claim: String,
     /// JSON file of agent profiles
     #[arg(long, env = "BEX_PROFILES")]
     pub profiles: Option<PathBuf>,

@@ -6,6 +6,7 @@ use bex_proto::Generation;
 use bex_proto::driver::DriverKey;
 use bex_proto::launch::{CONTAINER, LegacyTurn, namespace_of};
 use bex_proto::limits;
+use bex_proto::session::FailureReason;
 use bex_store::StoreError;
 use bex_store::dispatch::{
     BeginDelivery, BeginGeneration, Delivery, DispatchClaim, NewSandbox, Step,
@@ -81,7 +82,7 @@ impl Dispatcher {
             Ok(plan) => plan,
             Err(fault) => {
                 tracing::warn!(session = %work.claim.session, turn = %work.claim.turn, error = %fault, "the agent can not be run");
-                return Ok(Outcome::Failed(fault.code()));
+                return Ok(Outcome::Failed(fault.reason()));
             }
         };
         let namespace = namespace_of(&work.session.workspace);
@@ -156,7 +157,9 @@ impl Dispatcher {
                     cause = std::error::Error::source(&error).map(tracing::field::display), "a sandbox could not be made");
                 return match error {
                     _ if legacy => Ok(Outcome::Delivered(Delivery::Unknown)),
-                    CreateError::Impossible(_) => Ok(Outcome::Failed("sandbox_impossible")),
+                    CreateError::Impossible(_) => {
+                        Ok(Outcome::Failed(FailureReason::SandboxImpossible))
+                    }
                     CreateError::Failed { .. } | CreateError::NotListening | CreateError::Ended => {
                         self.unless_too_late(work, Outcome::Retry(backoff(claim.attempts)))
                             .await
@@ -192,7 +195,7 @@ impl Dispatcher {
         let too_late = age(now, Some(work.turn.created_at)) >= limits::PROVISION_TIMEOUT;
         Ok(
             if (too_late || work.claim.attempts > ATTEMPTS) && !work.claim.delivery_begun {
-                Outcome::Failed("provisioning_failed")
+                Outcome::Failed(FailureReason::ProvisioningFailed)
             } else {
                 outcome
             },

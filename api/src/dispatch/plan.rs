@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bex_proto::launch::AgentSpec;
+use bex_proto::session::FailureReason;
 use bex_store::sessions::AgentSpec as Request;
 
 use crate::profiles::{ProfileFault, Profiles};
@@ -38,11 +39,11 @@ pub enum PlanFault {
 }
 
 impl PlanFault {
-    /// The session's failure code.
-    pub fn code(&self) -> &'static str {
+    /// What the session fails with.
+    pub fn reason(&self) -> FailureReason {
         match self {
-            Self::Profile(_) => "profile_unknown",
-            Self::SecretMissing(_) => "secret_missing",
+            Self::Profile(_) => FailureReason::ProfileUnknown,
+            Self::SecretMissing(_) => FailureReason::SecretMissing,
         }
     }
 }
@@ -108,7 +109,7 @@ mod tests {
             BTreeMap::from([("API_KEY".into(), "s3cret".into())])
         );
         let fault = plans.plan(&request("vault/other")).err().expect("refused");
-        assert_eq!(fault.code(), "secret_missing");
+        assert_eq!(fault.reason(), FailureReason::SecretMissing);
         assert!(!fault.to_string().contains("vault"));
     }
 }

@@ -2,6 +2,7 @@
 //! all must be known, and the idempotency key.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
@@ -14,12 +15,17 @@ use http::request::Parts;
 use http::{HeaderMap, header};
 use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
+use tokio::time::timeout;
 
 use super::{Api, ApiError};
 use crate::auth::Caller;
 
 /// Header that makes a repeated POST the same request.
 pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
+/// Until a body is complete: the largest one over a slow line. Below [`limits::API_TIMEOUT`], so that the caller hears the cause.
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+/// When the keys of access tokens may be there again.
+const KEYS_RETRY_SECONDS: u32 = 5;
 /// Text of a parser that is passed on; it may quote the caller's own body.
 const DETAIL_BYTES: usize = 200;
 /// What of a body over its limit is read and thrown away, so that a client that still sends hears the answer.
@@ -30,9 +36,14 @@ impl FromRequestParts<Arc<Api>> for Caller {
 
     async fn from_request_parts(parts: &mut Parts, api: &Arc<Api>) -> Result<Self, ApiError> {
         let header = parts.headers.get(header::AUTHORIZATION);
-        Ok(api
-            .auth
-            .authenticate(header.map(http::HeaderValue::as_bytes))?)
+        let header = header.map(http::HeaderValue::as_bytes);
+        api.auth
+            .authenticate(header)
+            .await
+            .map_err(|code| match code {
+                Code::Unavailable => ApiError::from(code).retry_after(KEYS_RETRY_SECONDS),
+                code => code.into(),
+            })
     }
 }
 
@@ -90,6 +101,12 @@ impl Payload {
     }
 
     async fn read(&mut self) -> Result<Bytes, ApiError> {
+        timeout(BODY_TIMEOUT, self.read_on())
+            .await
+            .map_err(|_| ApiError::invalid("the body did not arrive in time"))?
+    }
+
+    async fn read_on(&mut self) -> Result<Bytes, ApiError> {
         let mut kept = BytesMut::new();
         let mut seen = 0;
         while let Some(frame) = self.body.frame().await {
@@ -252,6 +269,18 @@ mod tests {
     struct Outer {
         #[serde(rename = "inner")]
         _inner: Inner,
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_never_ends_is_given_up() {
+        let never = futures::stream::pending::<Result<Bytes, std::io::Error>>();
+        let payload = Payload {
+            headers: HeaderMap::new(),
+            body: Body::from_stream(never),
+        };
+        let refused = payload.json::<serde_json::Value>().await.err();
+        assert_eq!(refused.map(|e| e.code()), Some(Code::InvalidRequest));
+        assert!(BODY_TIMEOUT < limits::API_TIMEOUT);
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! What is around every handler, outermost first.
 
 use std::any::Any;
-use std::sync::Arc;
 use std::time::Instant;
 
 use axum::error_handling::HandleErrorLayer;
@@ -25,13 +24,13 @@ use tower_http::trace::TraceLayer;
 use tracing::{Span, info_span};
 
 use super::ApiError;
-use crate::metrics::{Metrics, RequestLabels};
+use crate::metrics::{HttpMetrics, RequestLabels};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// A caller's own request id up to this length is kept.
 const REQUEST_ID_BYTES: usize = 64;
 
-pub(super) fn around(router: Router, metrics: Arc<Metrics>) -> Router {
+pub(super) fn around(router: Router, metrics: HttpMetrics) -> Router {
     let layers = ServiceBuilder::new()
         // everything below is logged with the id, and even a panic's answer carries it
         .map_request(drop_odd_request_id)
@@ -93,7 +92,7 @@ fn span(request: &Request) -> Span {
     info_span!("request", request_id = id, method = %request.method(), path)
 }
 
-async fn measure(State(metrics): State<Arc<Metrics>>, request: Request, next: Next) -> Response {
+async fn measure(State(metrics): State<HttpMetrics>, request: Request, next: Next) -> Response {
     let started = Instant::now();
     let method = known(request.method());
     let route = request
@@ -153,6 +152,7 @@ fn panicked(panic: Box<dyn Any + Send + 'static>) -> Response {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::Metrics;
     use axum::body::Body;
     use axum::routing::get;
     use http_body_util::BodyExt;
@@ -163,8 +163,8 @@ mod tests {
         async fn broken() {
             panic!("broken")
         }
-        let metrics = Arc::new(Metrics::default());
-        let router = around(Router::new().route("/x", get(broken)), Arc::clone(&metrics));
+        let metrics = Metrics::default();
+        let router = around(Router::new().route("/x", get(broken)), metrics.http.clone());
         let request = http::Request::get("/x")
             .body(Body::empty())
             .expect("a request");
@@ -187,7 +187,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_full_house_sheds_and_a_slow_handler_is_cut() {
         let router = Router::new().route("/x", get(std::future::pending::<()>));
-        let router = around(router, Arc::new(Metrics::default()));
+        let router = around(router, Metrics::default().http);
         let call = || {
             let request = http::Request::get("/x")
                 .body(Body::empty())

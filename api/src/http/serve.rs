@@ -1,27 +1,51 @@
-//! Our own accept loop: HTTP/1.1 and HTTP/2 without TLS, bounded connections, a limit on slow heads, and a drain that lets
-//! open requests finish before its deadline.
+//! Our own accept loop: HTTP/1.1 and HTTP/2 without TLS on one port, and a drain that lets open requests finish before its
+//! deadline.
+//!
+//! Bounds, so that nobody holds a connection for ever: a full house stops accepting; a first request must come soon; a
+//! write without progress for [`limits::WRITE_STALL`] ends its connection, and so does a connection without open
+//! requests over which next to nothing is taken any more, be it idle or one whose reader never opens its window; and no
+//! connection grows older than [`AGE`], open requests aside, for which it has [`LAST_REQUESTS`] more. How long a head and a body may take
+//! to come is bounded by hyper and by whoever reads the body.
 
+mod activity;
+mod body;
+mod stall;
+
+use std::convert::Infallible;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
 use bex_proto::limits;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use hyper_util::server::graceful::GracefulShutdown;
-use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
-use tower::util::MapRequest;
+use tokio_util::task::TaskTracker;
+use tower::Service;
 
-use crate::metrics::Metrics;
+use crate::metrics::HttpMetrics;
+use activity::{Activity, Verdict};
+use stall::Watched;
 
 /// Pause after a failed accept, so that a process without free descriptors does not spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Open requests of one HTTP/2 connection.
 const HTTP2_STREAMS: u32 = 100;
+/// All headers of one request: a token, an id and what browsers and proxies add.
+const HEADER_BYTES: usize = 32 * 1024;
+/// See [`HEADER_BYTES`].
+const HEADERS: usize = 100;
+/// What one HTTP/2 stream buffers towards a slow reader.
+const HTTP2_SEND_BUFFER: usize = 256 * 1024;
+/// How old a connection grows before it is asked to end. Clients connect again, and meet the newest replicas too.
+const AGE: Duration = Duration::from_secs(10 * 60);
+/// What its open requests have from then on: the longest is a user's command.
+const LAST_REQUESTS: Duration = limits::EXEC_RUN_TIMEOUT.saturating_add(Duration::from_secs(60));
 
 /// How the drain ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,76 +56,57 @@ pub enum Drained {
     Cut,
 }
 
-/// Serves until `cancel`, then stops accepting and waits for open requests, `drain` at most.
+/// Serves until `cancel`, then stops accepting and waits for open requests, `drain` at most. `name` is the listener's, for
+/// metrics.
 pub async fn serve(
     listener: TcpListener,
+    name: &'static str,
     router: Router,
-    metrics: Arc<Metrics>,
+    metrics: HttpMetrics,
     cancel: CancellationToken,
     drain: Duration,
 ) -> Drained {
-    let builder = builder();
-    let graceful = GracefulShutdown::new();
-    let connections = Arc::new(Semaphore::new(limits::API_CONNECTIONS));
-    while let Some((stream, permit)) = accept(&listener, &connections, &cancel).await {
-        let asked = Arc::new(AtomicBool::new(false));
-        let service = MapRequest::new(router.clone(), noting(Arc::clone(&asked)));
-        let service = TowerToHyperService::new(service);
-        let connection = builder
-            .serve_connection_with_upgrades(TokioIo::new(stream), service)
-            .into_owned();
-        let connection = graceful.watch(connection);
-        let guard = metrics.connection();
-        tokio::spawn(async move {
-            tokio::select! {
-                // a client that goes away is no fault of ours
-                ended = connection => if let Err(error) = ended {
-                    tracing::debug!(error, "a connection broke");
-                },
-                () = silent(&asked) => {}
-            }
-            drop((permit, guard));
+    let house = Arc::new(House {
+        name,
+        router,
+        metrics,
+        stop: cancel.clone(),
+        cut: CancellationToken::new(),
+    });
+    let seats = Arc::new(Semaphore::new(limits::API_CONNECTIONS));
+    let guests = TaskTracker::new();
+    while let Some((stream, seat)) = accept(&listener, &seats, &cancel).await {
+        let house = Arc::clone(&house);
+        guests.spawn(async move {
+            let _counted = house.metrics.connection(house.name);
+            house.converse(stream).await;
+            drop(seat);
         });
     }
     drop(listener);
-    match tokio::time::timeout(drain, graceful.shutdown()).await {
+    guests.close();
+    match timeout(drain, guests.wait()).await {
         Ok(()) => Drained::Clean,
-        Err(_) => Drained::Cut,
+        Err(_) => {
+            house.cut.cancel();
+            guests.wait().await;
+            Drained::Cut
+        }
     }
 }
-
-type Request = http::Request<hyper::body::Incoming>;
-
-fn noting(asked: Arc<AtomicBool>) -> impl Fn(Request) -> Request + Clone {
-    move |request| {
-        asked.store(true, Ordering::Relaxed);
-        request
-    }
-}
-
-/// Ends when a connection did not bring its first request in time. The servers' own limits begin only when the protocol
-/// is known, so a client that sends nothing, or a part of HTTP/2's preface, would otherwise stay for ever.
-async fn silent(asked: &AtomicBool) {
-    tokio::time::sleep(limits::API_HEADER_TIMEOUT).await;
-    if asked.load(Ordering::Relaxed) {
-        std::future::pending::<()>().await;
-    }
-}
-
-type Permit = tokio::sync::OwnedSemaphorePermit;
 
 /// The next connection, once there is room for it. `None`: cancelled.
 async fn accept(
     listener: &TcpListener,
-    connections: &Arc<Semaphore>,
+    seats: &Arc<Semaphore>,
     cancel: &CancellationToken,
-) -> Option<(TcpStream, Permit)> {
+) -> Option<(TcpStream, OwnedSemaphorePermit)> {
     let next = async {
-        let room = Arc::clone(connections).acquire_owned().await;
-        let permit = room.expect("the semaphore is never closed");
+        let room = Arc::clone(seats).acquire_owned().await;
+        let seat = room.expect("the semaphore is never closed");
         loop {
             match listener.accept().await {
-                Ok((stream, _)) => return (stream, permit),
+                Ok((stream, _)) => return (stream, seat),
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -109,10 +114,84 @@ async fn accept(
             }
         }
     };
-    let (stream, permit) = cancel.run_until_cancelled(next).await?;
-    // answers are small and should not wait for company
-    let _ = stream.set_nodelay(true);
-    Some((stream, permit))
+    cancel.run_until_cancelled(next).await
+}
+
+/// What all connections of a listener share.
+struct House {
+    name: &'static str,
+    router: Router,
+    metrics: HttpMetrics,
+    stop: CancellationToken,
+    cut: CancellationToken,
+}
+
+/// How far a connection was asked to end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Open,
+    Ending,
+}
+
+impl House {
+    async fn converse(&self, stream: TcpStream) {
+        // answers are small and should not wait for company
+        let _ = stream.set_nodelay(true);
+        let activity = Arc::new(Activity::default());
+        let io = TokioIo::new(Watched::new(stream, Arc::clone(&activity)));
+        let service = service_fn(|request: http::Request<Incoming>| {
+            let open = Activity::begin(&activity);
+            let answer = self.router.clone().call(request);
+            async move { Ok::<_, Infallible>(answer.await?.map(|b| body::Counted::new(b, open))) }
+        });
+        let builder = builder();
+        let mut connection = std::pin::pin!(builder.serve_connection(io, service));
+        let mut ticks = tokio::time::interval(limits::API_HEADER_TIMEOUT);
+        ticks.reset();
+        let mut age = std::pin::pin!(sleep_until(Instant::now() + AGE));
+        let mut stage = Stage::Open;
+        loop {
+            let asked_to_end = tokio::select! {
+                ended = connection.as_mut() => {
+                    if let Err(error) = ended {
+                        self.note_end(&*error);
+                    }
+                    return;
+                }
+                () = self.cut.cancelled() => return,
+                () = age.as_mut() => {
+                    if stage == Stage::Ending {
+                        return;
+                    }
+                    true
+                }
+                () = self.stop.cancelled(), if stage == Stage::Open => true,
+                _ = ticks.tick() => match activity.tick() {
+                    Verdict::Busy => false,
+                    Verdict::NeverSpoke => return,
+                    Verdict::Idle if stage == Stage::Ending => return,
+                    Verdict::Idle => true,
+                },
+            };
+            if asked_to_end {
+                // a connection that has not yet said which protocol it speaks knows no graceful end
+                if activity.is_unused() {
+                    return;
+                }
+                connection.as_mut().graceful_shutdown();
+                stage = Stage::Ending;
+                age.as_mut().reset(Instant::now() + LAST_REQUESTS);
+            }
+        }
+    }
+
+    fn note_end(&self, error: &(dyn std::error::Error + 'static)) {
+        if stall::caused(error) {
+            self.metrics.stalled(self.name);
+        }
+        // a client that goes away is no fault of ours
+        tracing::debug!(error, "a connection broke");
+    }
 }
 
 fn builder() -> auto::Builder<TokioExecutor> {
@@ -120,112 +199,19 @@ fn builder() -> auto::Builder<TokioExecutor> {
     builder
         .http1()
         .timer(TokioTimer::new())
-        .header_read_timeout(limits::API_HEADER_TIMEOUT);
+        .header_read_timeout(limits::API_HEADER_TIMEOUT)
+        .max_headers(HEADERS)
+        .max_buf_size(HEADER_BYTES);
     builder
         .http2()
         .timer(TokioTimer::new())
         .keep_alive_interval(limits::API_HEADER_TIMEOUT)
-        .max_concurrent_streams(HTTP2_STREAMS);
+        .keep_alive_timeout(limits::API_HEADER_TIMEOUT)
+        .max_concurrent_streams(HTTP2_STREAMS)
+        .max_header_list_size(u32::try_from(HEADER_BYTES).expect("some kibibytes"))
+        .max_send_buf_size(HTTP2_SEND_BUFFER);
     builder
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use axum::routing::get;
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::sync::Notify;
-
-    struct Server {
-        address: std::net::SocketAddr,
-        cancel: CancellationToken,
-        task: tokio::task::JoinHandle<Drained>,
-    }
-
-    async fn start(router: Router, drain: Duration) -> Server {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let address = listener.local_addr().expect("bound");
-        let cancel = CancellationToken::new();
-        let metrics = Arc::new(Metrics::default());
-        let task = tokio::spawn(serve(listener, router, metrics, cancel.clone(), drain));
-        Server {
-            address,
-            cancel,
-            task,
-        }
-    }
-
-    async fn ask(server: &Server) -> TcpStream {
-        let mut stream = TcpStream::connect(server.address)
-            .await
-            .expect("it listens");
-        stream
-            .write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
-            .await
-            .expect("sent");
-        stream
-    }
-
-    #[tokio::test]
-    async fn a_drain_lets_an_open_request_finish() {
-        let (entered, leave) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-        let (e, l) = (Arc::clone(&entered), Arc::clone(&leave));
-        let handler = || async move {
-            e.notify_one();
-            l.notified().await;
-            "done"
-        };
-        let server = start(
-            Router::new().route("/", get(handler)),
-            Duration::from_secs(30),
-        )
-        .await;
-        let mut stream = ask(&server).await;
-        entered.notified().await;
-        server.cancel.cancel();
-        leave.notify_one();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await.expect("an answer");
-        assert!(answer.ends_with("done"), "{answer}");
-        assert_eq!(server.task.await.expect("no panic"), Drained::Clean);
-    }
-
-    #[tokio::test]
-    async fn a_drain_has_a_deadline() {
-        let entered = Arc::new(Notify::new());
-        let e = Arc::clone(&entered);
-        let handler = || async move {
-            e.notify_one();
-            std::future::pending::<()>().await;
-        };
-        let server = start(
-            Router::new().route("/", get(handler)),
-            Duration::from_millis(20),
-        )
-        .await;
-        let _stream = ask(&server).await;
-        entered.notified().await;
-        server.cancel.cancel();
-        assert_eq!(server.task.await.expect("no panic"), Drained::Cut);
-        assert!(
-            TcpStream::connect(server.address).await.is_err(),
-            "it accepts nothing more"
-        );
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_connection_that_asks_nothing_is_closed() {
-        let server = start(Router::new(), Duration::ZERO).await;
-        for said in [&b""[..], b"P", b"PRI * HTTP/2.0", b"GET / HTTP/1.1\r\n"] {
-            let mut stream = TcpStream::connect(server.address)
-                .await
-                .expect("it listens");
-            stream.write_all(said).await.expect("sent");
-            let closed = async { while stream.read(&mut [0; 64]).await.is_ok_and(|n| n > 0) {} };
-            let patience = limits::API_HEADER_TIMEOUT * 2;
-            tokio::time::timeout(patience, closed)
-                .await
-                .expect("it is closed in time");
-        }
-    }
-}
+mod tests;

@@ -1,6 +1,8 @@
 //! What answers look like. These types belong to the wire: rows are turned into them here and nowhere else.
 
-use bex_proto::session::{DeliveryMode, EndedBy, Phase, SessionKind, TruncationReason, Verdict};
+use bex_proto::session::{
+    DeliveryMode, EndedBy, FailureReason, Phase, SessionKind, TruncationReason, Verdict,
+};
 use bex_proto::{limits, time};
 use bex_store::sessions::{AgentSpec, SessionRow};
 use bex_store::turns::TurnRow;
@@ -32,12 +34,16 @@ pub struct SessionView {
     agent: AgentView,
     #[schema(schema_with = words::<Phase>)]
     phase: Phase,
-    /// Why it failed: a code.
+    /// Why it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
-    failure_reason: Option<String>,
+    #[schema(schema_with = words::<FailureReason>)]
+    failure_reason: Option<FailureReason>,
     /// The same for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     failure_message: Option<&'static str>,
+    /// Whether another turn may succeed as things are; otherwise an operator must change something first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failure_retryable: Option<bool>,
     counters: Counters,
     /// Refuses deletion.
     legal_hold: bool,
@@ -176,6 +182,11 @@ pub struct BegunTurn {
 impl SessionView {
     /// As it stands in a list.
     pub fn listed(row: SessionRow) -> Self {
+        let failure = row.failure_reason.as_deref().and_then(|code| {
+            let known = code.parse::<FailureReason>();
+            // a newer release may have more of them
+            known.inspect_err(|_| tracing::warn!(session = %row.id, code, "an unknown failure code is not shown")).ok()
+        });
         let charged = row.transcript.charged_bytes;
         let counters = Counters {
             turns: row.turns.0,
@@ -193,8 +204,9 @@ impl SessionView {
             branch: row.branch,
             agent: row.agent.into(),
             phase: row.phase,
-            failure_message: row.failure_reason.as_deref().map(failure_sentence),
-            failure_reason: row.failure_reason,
+            failure_reason: failure,
+            failure_message: failure.map(FailureReason::sentence),
+            failure_retryable: failure.map(FailureReason::is_retryable),
             counters,
             legal_hold: row.legal_hold,
             created_by: row.created_by,
@@ -216,16 +228,6 @@ impl SessionView {
             turns: Some(turns.collect()),
             ..Self::listed(row)
         }
-    }
-}
-
-fn failure_sentence(code: &str) -> &'static str {
-    match (code.parse::<TruncationReason>(), code) {
-        (Ok(reason), _) => reason.sentence(),
-        (Err(_), "profile_unknown") => "The agent profile is no longer allowed here.",
-        (Err(_), "sandbox_impossible") => TruncationReason::ProvisioningFailed.sentence(),
-        (Err(_), "secret_missing") => "A secret that the session names has no value here.",
-        (Err(_), _) => "The agent failed.",
     }
 }
 

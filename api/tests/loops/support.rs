@@ -7,6 +7,7 @@ use std::time::Duration;
 use bex_api::completer::{Completer, CompleterDeps};
 use bex_api::config::Timings;
 use bex_api::dispatch::{Dispatcher, DispatcherDeps, Plans};
+use bex_api::metrics::Metrics;
 use bex_api::notices::Notices;
 use bex_api::profiles::{Deployment, Profiles};
 use bex_proto::driver::{
@@ -35,6 +36,8 @@ pub struct Stack {
     pub database: Database,
     pub world: Arc<World>,
     pub timings: Timings,
+    /// What both loops count.
+    pub metrics: Arc<Metrics>,
     notices: Notices,
     pump: JoinHandle<()>,
 }
@@ -94,6 +97,7 @@ impl Stack {
             database,
             world: Arc::default(),
             timings,
+            metrics: Arc::default(),
             notices,
             pump,
         }
@@ -110,6 +114,7 @@ impl Stack {
             driver_keys: KeyRing::parse(&format!("k:{}", "ab".repeat(32))).expect("a ring"),
             timings: self.timings,
             notices: self.notices.clone(),
+            metrics: self.metrics.dispatch.clone(),
         });
         let cancel = CancellationToken::new();
         let task = tokio::spawn(Arc::new(dispatcher).run(cancel.clone()));
@@ -124,6 +129,7 @@ impl Stack {
             lifecycle: self.world.clone(),
             timings: self.timings,
             notices: self.notices.clone(),
+            metrics: self.metrics.completer.clone(),
         });
         let cancel = CancellationToken::new();
         let task = tokio::spawn(Arc::new(completer).run(cancel.clone()));

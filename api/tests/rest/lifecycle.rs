@@ -103,5 +103,6 @@ async fn a_failed_session_says_why_in_words() {
     ));
     let shown = world.get(VIEWER, &path(&session, "")).await.ok(200);
     assert_eq!(shown["failureReason"], "provisioning_failed");
+    assert_eq!(shown["failureRetryable"], true);
     assert_eq!(shown["failureMessage"], "The sandbox could not be started.");
 }

@@ -175,7 +175,7 @@ impl World {
         let profiles = r#"{"profiles":{"demo":{"agent":{"kind":"acp","argv":["/bin/true"]}},
             "command":{"agent":{"kind":"command"},"args":"caller"}}}"#;
         let sandboxes = Arc::new(Scripted::default());
-        let metrics = Arc::new(Metrics::default());
+        let metrics = Metrics::default().http;
         let api = Arc::new(Api {
             db: db.clone(),
             auth: Authenticator::new(vec![Verifier::ServiceTokens(tokens())]),
@@ -185,12 +185,13 @@ impl World {
             notices,
             live_limit,
             turn_wait: TURN_WAIT,
-            metrics: Arc::clone(&metrics),
+            metrics: metrics.clone(),
         });
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         tokio::spawn(serve::serve(
             listener,
+            "rest",
             router(api),
             metrics,
             cancel.clone(),

@@ -118,6 +118,9 @@ async fn full_pages_never_change_and_others_are_asked_again() {
             (same.status, same.body.len(), same.header("etag")),
             (304, 0, tag.as_str())
         );
+        // a cache keeps what the answer says of a page it holds
+        assert!(same.header("cache-control").starts_with("private"));
+        assert_eq!(same.header("vary"), "authorization");
     }
     world.append(&session, 4..5).await;
     let again = ask("?limit=2", "").await;

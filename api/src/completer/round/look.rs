@@ -10,7 +10,7 @@ use bex_store::settle::{Cause, Legacy, SandboxAfter};
 
 use super::super::Completer;
 use super::super::decide::{Driver, Known, Log, Seen, is_unclear};
-use super::super::harvest::{Harvest, HarvestFault};
+use super::super::harvest::{Harvest, HarvestFault, Source};
 use super::super::log::Form;
 use super::super::settle::{Ending, TurnEndKnown};
 use super::{RoundFault, Work};
@@ -31,7 +31,7 @@ impl Completer {
         target: &ExecTarget,
     ) -> Result<(Option<Seen>, Option<Harvest>), RoundFault> {
         let source = work.source(self, target);
-        let mut harvested = source.harvest().await;
+        let mut harvested = self.harvest(work, &source).await;
         for _ in 0..LEGACY_READS {
             // an older driver ends without a last line: read until nothing new comes after its end was seen
             match &harvested {
@@ -40,7 +40,7 @@ impl Completer {
                         && harvest.stored > 0
                         && matches!(harvest.driver(&source.expected), Driver::Over(_)) =>
                 {
-                    harvested = source.harvest().await;
+                    harvested = self.harvest(work, &source).await;
                 }
                 _ => break,
             }
@@ -85,6 +85,24 @@ impl Completer {
                 Ok((None, None))
             }
         }
+    }
+
+    /// One harvest, counted.
+    pub(super) async fn harvest(
+        &self,
+        work: &Work<'_>,
+        source: &Source<'_>,
+    ) -> Result<Harvest, HarvestFault> {
+        let harvested = source.harvest().await;
+        match &harvested {
+            Ok(harvest) => {
+                let lag = harvest.oldest.map(|at| age(work.now, Some(at)));
+                let metrics = &self.deps.metrics;
+                metrics.harvested(harvest.bytes, harvest.stored, lag);
+            }
+            Err(_) => self.deps.metrics.harvest_failed(),
+        }
+        harvested
     }
 
     /// A sandbox that was given its turn at creation and never became ready.

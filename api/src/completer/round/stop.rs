@@ -39,7 +39,7 @@ impl Completer {
         if let Some(target) = work.target() {
             let source = work.source(self, &target);
             loop {
-                match source.harvest().await {
+                match self.harvest(work, &source).await {
                     Ok(harvest) if harvest.log == Log::Ended => {
                         turn_end = TurnEndKnown::Yes;
                         break;

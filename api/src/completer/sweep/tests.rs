@@ -140,6 +140,7 @@ async fn only_what_no_living_row_names_is_removed_and_only_when_seen_twice() {
             status_unreadable: second,
         },
         notices: Notices::default(),
+        metrics: crate::metrics::Metrics::default().completer,
     };
     let mut sweep = Sweep::default();
     sweep.orphans(&deps).await.unwrap();
