@@ -27,13 +27,13 @@ status: ## whether it runs
 	@test -x $(BIN)/bex-stack || $(BUILD)
 	@$(BIN)/bex-stack status
 
-test: ## format, lint, unit, store on real PostgreSQL, end to end with the real binaries
+test: ## format, lint, unit, store on real PostgreSQL, end to end with the real binaries, the AI SDK's clients
 	@scripts/test
 
-nightly: ## as test, with ten times the merge cases
-	@BEX_MERGE_CASES=10000 NEXTEST_PROFILE=nightly scripts/test
+nightly: ## as test, with ten times the random cases
+	@BEX_MERGE_CASES=10000 BEX_CLIENTS_RANDOM=1000 NEXTEST_PROFILE=nightly scripts/test
 
-clients: ## the AI SDK's clients, oldest and newest, read stored transcripts, whole and damaged
+clients: ## the AI SDK's clients, oldest and newest, read stored transcripts; pages in jsdom and Chromium watch sessions
 	@scripts/clients
 
 bench: ## the figures of the README, each beside its floor

@@ -47,7 +47,7 @@ pub fn bulk(deltas: u32) -> Transcript {
     chunks.push(json!({"type": "finish"}));
     let spoken = chunks.iter().map(|c| Some(Bytes::from(c.to_string())));
     Transcript {
-        name: format!("long answer of {deltas} deltas"),
+        name: format!("replay of {deltas} deltas"),
         sort: Sort::Timed,
         turns: vec![Turn(spoken.collect())],
     }

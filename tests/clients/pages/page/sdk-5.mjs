@@ -1,0 +1,2 @@
+export { useChat } from 'react-sdk-5';
+export { DefaultChatTransport } from 'ai5';

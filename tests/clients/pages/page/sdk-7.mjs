@@ -1,0 +1,2 @@
+export { useChat } from '@ai-sdk/react';
+export { DefaultChatTransport } from 'ai';
