@@ -9,6 +9,7 @@ pub mod body;
 pub mod cors;
 pub mod cursor;
 mod events;
+mod forwarded;
 pub mod limiter;
 pub mod plan;
 pub mod post;
@@ -29,6 +30,7 @@ use bex_proto::ui_stream::{Compact, Guard};
 use bex_store::audit::StreamAuditId;
 use bex_store::listen::{Listener, Source as NoticeSource};
 use bex_store::{ConfigError, Db};
+use futures::stream;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body::Body;
@@ -56,6 +58,11 @@ use viewer::{Ends, Viewer};
 
 /// How long draining streams may take to be told where to resume.
 pub const GOODBYE: Duration = Duration::from_secs(5);
+
+/// How long the audit rows of the others may take to be closed then.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+/// The audit row's word for an answer that is no stream.
+const NOTHING_NEW: &str = "nothing_new";
 
 /// What the attach listener works with.
 pub struct AttachDeps {
@@ -98,6 +105,8 @@ pub struct Attach {
     metrics: AttachMetrics,
     viewers: TaskTracker,
     drain: CancellationToken,
+    /// Ends viewers that could not be told.
+    cut: CancellationToken,
 }
 
 impl std::fmt::Debug for Attach {
@@ -138,10 +147,13 @@ impl Attach {
         });
         let (rooms, streams) = (Arc::new(Rooms::default()), Arc::new(Streams::default()));
         let drain = CancellationToken::new();
-        let notices = Listener::start(deps.notices)?;
+        let listener = Listener::start(deps.notices)?;
+        let notices = stream::unfold(listener, async |mut listener| {
+            Some((listener.next().await?, listener))
+        });
         tokio::spawn(revocation::watch(
             deps.db.clone(),
-            notices,
+            Box::pin(notices),
             Arc::clone(&rooms),
             Arc::clone(&streams),
             drain.clone(),
@@ -160,6 +172,7 @@ impl Attach {
             metrics: deps.metrics,
             viewers: TaskTracker::new(),
             drain,
+            cut: CancellationToken::new(),
         }))
     }
 
@@ -196,10 +209,13 @@ impl Attach {
         self.viewers.close();
         let goodbye = async {
             if timeout(GOODBYE, self.viewers.wait()).await.is_err() {
+                let late = self.viewers.len();
                 tracing::warn!(
-                    late = self.viewers.len(),
+                    late,
                     "viewers that take nothing were not told where to resume"
                 );
+                self.cut.cancel();
+                let _ = timeout(LAST_WORDS, self.viewers.wait()).await;
             }
         };
         tokio::join!(goodbye, self.hub.drain());
@@ -262,7 +278,7 @@ impl Attach {
             }
             AttachAction::Turn => Wish::default(),
         };
-        let remote = self.remote_address(request.headers(), peer);
+        let remote = forwarded::address(request.headers(), peer, &self.trusted_proxies);
         let admitted = admission::place(&self.db, &self.streams, &self.limiter, claims).await?;
         // what may still be refused for itself is refused before the ticket is used up
         if action == AttachAction::Turn {
@@ -273,14 +289,15 @@ impl Attach {
             &self.db,
             &admitted.claims,
             &self.instance,
-            &remote,
+            &remote.to_string(),
             Timestamp::now(),
         )
         .await?;
         match planned {
             Planned::Show(plan) => Ok(self.open(plan, wish, admitted, audit)),
             Planned::Nothing => {
-                self.close_unopened(audit).await;
+                self.metrics.stream_ended(NOTHING_NEW);
+                close_audit(&self.db, audit, NOTHING_NEW).await;
                 Err(Refused::NothingNew)
             }
         }
@@ -305,7 +322,13 @@ impl Attach {
         let (out, body) =
             body::stream((registration, permit, OpenStream::new(&self.metrics.streams)));
         let viewer = self.viewer(&plan, wish, claims, out);
-        self.viewers.spawn(viewer.run(plan, ends, audit));
+        let (db, cut) = (self.db.clone(), self.cut.clone());
+        self.viewers.spawn(async move {
+            tokio::select! {
+                () = viewer.run(plan, ends, audit) => {}
+                () = cut.cancelled() => close_audit(&db, audit, "cut").await,
+            }
+        });
         let mut response = Response::new(body.map_err(Into::into).boxed_unsync());
         response.headers_mut().extend(stream_headers());
         response
@@ -329,37 +352,13 @@ impl Attach {
             begun_at: Instant::now(),
         }
     }
+}
 
-    async fn close_unopened(&self, audit: StreamAuditId) {
-        if let Err(error) = self.db.close_stream_audit(audit, "nothing_new", 0, 0).await {
-            let error: &dyn std::error::Error = &error;
-            tracing::warn!(error, "audit row of a stream stays open");
-        }
-    }
-
-    /// Where the viewer is: the nearest address that no trusted proxy has.
-    fn remote_address(&self, headers: &HeaderMap, peer: SocketAddr) -> String {
-        let trusted = |address| {
-            self.trusted_proxies
-                .iter()
-                .any(|network| network.contains(address))
-        };
-        let mut nearest = peer.ip();
-        let hops = headers
-            .get_all("x-forwarded-for")
-            .into_iter()
-            .filter_map(|value| value.to_str().ok());
-        let hops: Vec<&str> = hops.flat_map(|line| line.split(',')).collect();
-        for hop in hops.iter().rev() {
-            if !trusted(nearest) {
-                break;
-            }
-            match hop.trim().parse() {
-                Ok(address) => nearest = address,
-                Err(_) => break,
-            }
-        }
-        nearest.to_string()
+/// Closes the audit row of a stream that was sent nothing, or nothing that is known any more.
+async fn close_audit(db: &Db, audit: StreamAuditId, word: &str) {
+    if let Err(error) = db.close_stream_audit(audit, word, 0, 0).await {
+        let error: &dyn std::error::Error = &error;
+        tracing::warn!(error, "audit row of a stream stays open");
     }
 }
 

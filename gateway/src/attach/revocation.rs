@@ -5,11 +5,13 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use bex_proto::limits;
-use bex_store::Db;
-use bex_store::listen::{Event, Listener};
+use bex_store::listen::Event;
 use bex_store::revocations::{Standing, StreamKey};
 use bex_store::wake::Channel;
+use bex_store::{Db, StoreError};
+use futures::{FutureExt, Stream, StreamExt};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -17,6 +19,22 @@ use super::rooms::Rooms;
 
 /// How soon a check that failed is made again.
 const CHECK_AGAIN: Duration = Duration::from_secs(1);
+/// Notices taken together before a check.
+const HEARD_AT_ONCE: usize = 1024;
+
+/// What is asked about running streams, small enough to be scripted.
+#[async_trait]
+pub trait Standings: Send + Sync {
+    /// Whether each stream may go on, in the order given.
+    async fn standings(&self, keys: &[StreamKey]) -> Result<Vec<Standing>, StoreError>;
+}
+
+#[async_trait]
+impl Standings for Db {
+    async fn standings(&self, keys: &[StreamKey]) -> Result<Vec<Standing>, StoreError> {
+        Db::standings(self, keys).await
+    }
+}
 
 /// Every stream that is open or about to be.
 #[derive(Debug, Default)]
@@ -60,12 +78,12 @@ impl Streams {
     }
 
     /// Ends every stream that may not go on.
-    async fn check(&self, db: &Db) -> Result<(), bex_store::StoreError> {
+    async fn check(&self, store: &impl Standings) -> Result<(), StoreError> {
         let (keys, tokens): (Vec<_>, Vec<_>) = self.registered().streams.values().cloned().unzip();
         if keys.is_empty() {
             return Ok(());
         }
-        for (standing, token) in db.standings(&keys).await?.into_iter().zip(tokens) {
+        for (standing, token) in store.standings(&keys).await?.into_iter().zip(tokens) {
             match standing {
                 Standing::Good => {}
                 Standing::Revoked | Standing::SessionGone => token.cancel(),
@@ -88,8 +106,8 @@ impl Drop for Registration {
 
 /// Hears notices until told to stop: wakes viewers, ends revoked streams.
 pub async fn watch(
-    db: Db,
-    mut notices: Listener,
+    store: impl Standings,
+    mut notices: impl Stream<Item = Event> + Unpin,
     rooms: Arc<Rooms>,
     streams: Arc<Streams>,
     stop: CancellationToken,
@@ -97,39 +115,72 @@ pub async fn watch(
     let mut tick = interval_at(Instant::now() + limits::REAUTHORIZE, limits::REAUTHORIZE);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        let check = tokio::select! {
+        let mut then = tokio::select! {
             () = stop.cancelled() => return,
-            _ = tick.tick() => true,
+            _ = tick.tick() => Then::Check,
             event = notices.next() => match event {
-                Some(Event::Notified { channel: Channel::Revoked, .. }) => true,
-                Some(Event::Notified { channel: Channel::Settled | Channel::Ready, payload }) => {
-                    if let Ok(session) = payload.parse() {
-                        rooms.wake(&session);
-                    }
-                    false
-                }
-                Some(Event::Notified { channel: Channel::Wake | Channel::Dispatch, .. }) => false,
-                Some(Event::Resumed) => {
-                    rooms.wake_all();
-                    true
-                }
+                Some(event) => heed(&event, &rooms),
                 None => return,
             },
         };
-        if check {
-            match timeout(limits::ADMISSION_TIMEOUT, streams.check(&db)).await {
-                Ok(Ok(())) => {}
-                // nobody is cut off because the store is away: the same streams are asked about again soon
-                Ok(Err(error)) => {
-                    let error: &dyn std::error::Error = &error;
-                    tracing::warn!(error, "running streams could not be checked");
-                    tick.reset_after(CHECK_AGAIN);
-                }
-                Err(_) => {
-                    tracing::warn!("checking running streams took too long");
-                    tick.reset_after(CHECK_AGAIN);
-                }
+        // one check serves all that was heard until now: a burst of revocations must not queue checks
+        for _ in 0..HEARD_AT_ONCE {
+            let Some(Some(event)) = notices.next().now_or_never() else {
+                break;
+            };
+            then = then.max(heed(&event, &rooms));
+        }
+        if then == Then::Nothing {
+            continue;
+        }
+        match timeout(limits::ADMISSION_TIMEOUT, streams.check(&store)).await {
+            Ok(Ok(())) => {}
+            // nobody is cut off because the store is away: the same streams are asked about again soon
+            Ok(Err(error)) => {
+                let error: &dyn std::error::Error = &error;
+                tracing::warn!(error, "running streams could not be checked");
+                tick.reset_after(CHECK_AGAIN);
+            }
+            Err(_) => {
+                tracing::warn!("checking running streams took too long");
+                tick.reset_after(CHECK_AGAIN);
             }
         }
     }
 }
+
+/// What a notice asks for beside waking viewers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Then {
+    Nothing,
+    Check,
+}
+
+fn heed(event: &Event, rooms: &Rooms) -> Then {
+    match event {
+        Event::Notified {
+            channel: Channel::Revoked,
+            ..
+        } => Then::Check,
+        Event::Notified {
+            channel: Channel::Settled | Channel::Ready,
+            payload,
+        } => {
+            if let Ok(session) = payload.parse() {
+                rooms.wake(&session);
+            }
+            Then::Nothing
+        }
+        Event::Notified {
+            channel: Channel::Wake | Channel::Dispatch,
+            ..
+        } => Then::Nothing,
+        Event::Resumed => {
+            rooms.wake_all();
+            Then::Check
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,7 @@
 //! The attach listener in this process: a real store, a scripted driver over TCP, and the bytes a browser would get.
 
 mod door;
+mod ends;
 mod live;
 mod replay;
 mod rig;

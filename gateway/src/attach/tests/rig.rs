@@ -65,6 +65,11 @@ impl Rig {
     }
 
     pub(super) async fn with_keys(attach_keys: Option<KeyRing>) -> Self {
+        Self::with(|deps| deps.attach_keys = attach_keys).await
+    }
+
+    /// A listener that differs from the usual one.
+    pub(super) async fn with(change: impl FnOnce(&mut AttachDeps)) -> Self {
         let key = bex_store::migrate::schema_fingerprint();
         let build = |url: String| async move {
             bex_store::migrate(&DbConfig::new(url, "test"))
@@ -79,20 +84,21 @@ impl Rig {
             look: Mutex::new(Look::NotYet),
             looks: Mutex::default(),
         });
-        let attach = Attach::new(AttachDeps {
+        let mut deps = AttachDeps {
             db: db.clone(),
             notices: NoticeSource::Listen(config),
             targets: Arc::clone(&targets) as Arc<dyn Targets>,
             driver_keys: Arc::new(keys()),
-            attach_keys,
+            attach_keys: Some(keys()),
             cors_origins: vec!["https://app.example".into()],
             trusted_proxies: vec!["127.0.0.0/8".parse().expect("a range")],
             tee: TeeMode::On,
             instance: "test".into(),
             source_retry: limits::SOURCE_RETRY,
             metrics: AttachMetrics::default(),
-        })
-        .expect("a configuration");
+        };
+        change(&mut deps);
+        let attach = Attach::new(deps).expect("a configuration");
         Self {
             db,
             database,

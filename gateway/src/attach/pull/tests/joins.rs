@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::super::*;
-use super::world::{Append, SPOKEN, Said, World};
+use super::world::{Append, LastWord, SPOKEN, Said, World};
 
 /// Parts taken from a tail at once.
 const RUN: usize = 3;
@@ -367,6 +367,7 @@ struct Schedule {
     stored: u32,
     tail_parts: usize,
     delivered: bool,
+    last_word: LastWord,
     words: Vec<u32>,
 }
 
@@ -384,7 +385,12 @@ impl Schedule {
             stored: word() % 5,
             tail_parts: 1 + word() as usize % 7,
             delivered: word() % 4 > 0,
-            words: (0..1 + word() % 140).map(|_| word()).collect(),
+            last_word: if word().is_multiple_of(4) {
+                LastWord::Unheard
+            } else {
+                LastWord::Heard
+            },
+            words: (0..1 + word() % 100).map(|_| word()).collect(),
         }
     }
 
@@ -395,7 +401,7 @@ impl Schedule {
         for word in &self.words {
             happen(*word, &mut world, &mut viewers);
         }
-        world.come_to_an_end();
+        world.come_to_an_end(self.last_word);
         for viewer in &mut viewers {
             viewer.come_to_an_end(&mut world);
             viewer.has_everything(&world);

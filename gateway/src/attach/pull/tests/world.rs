@@ -40,6 +40,13 @@ pub(super) enum Said {
     InLogOnly,
 }
 
+/// Whether the source that is there at the end hears of it, or stays as it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LastWord {
+    Heard,
+    Unheard,
+}
+
 /// How an append ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Append {
@@ -393,14 +400,16 @@ impl World {
     }
 
     /// Everything that still can be is heard, stored and settled.
-    pub(super) fn come_to_an_end(&mut self) {
+    pub(super) fn come_to_an_end(&mut self, last_word: LastWord) {
         if self.delivered {
             self.say_done();
         } else {
             self.vanish();
         }
-        self.connect(0);
-        self.hear(2 * PARTS);
+        if last_word == LastWord::Heard {
+            self.connect(0);
+            self.hear(2 * PARTS);
+        }
         for n in 0..self.sources.len() {
             let mut steps = 0..PARTS;
             while self.sources[n].tail.end().is_some() && self.sources[n].tee.is_none() {
