@@ -5,6 +5,7 @@
 
 mod binaries;
 mod config;
+mod jwks;
 mod keys;
 mod logs;
 mod ports;
@@ -14,6 +15,7 @@ mod sandboxes;
 pub use bex_testpg::Fsync;
 pub use binaries::bin_dir;
 pub use config::ORIGIN;
+pub use jwks::{AUDIENCE, ISSUER, Issuer, SigningKey, claims, signed, unsigned};
 pub use keys::{Keys, Tokens, ring};
 pub use logs::LogRules;
 pub use sandboxes::{Sandboxes, command_line, pid_lives};

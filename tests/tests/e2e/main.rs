@@ -10,6 +10,7 @@ mod demo;
 mod exec;
 mod faulty_drivers;
 mod lifecycle;
+mod oidc;
 mod recordings;
 mod revocation;
 mod secrets;
