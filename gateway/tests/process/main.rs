@@ -1,0 +1,5 @@
+//! The binary against a real database.
+
+mod attach;
+mod house;
+mod start;
