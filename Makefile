@@ -1,6 +1,6 @@
 # Everything a person types here; CI calls the same targets. Needs Rust and make; the rest is installed or named.
 .DEFAULT_GOAL := help
-.PHONY: help demo up down status test nightly clients bench fmt lint
+.PHONY: help demo up down status test nightly clients bench crowd fmt lint
 
 export CARGO_TARGET_DIR ?= target
 BIN := $(CARGO_TARGET_DIR)/debug
@@ -40,6 +40,11 @@ bench: ## the figures of the README, each beside its floor
 	@scripts/setup postgres nginx
 	@cargo build --release --workspace --bins --all-features --quiet
 	@$(CARGO_TARGET_DIR)/release/bex-bench
+
+crowd: ## viewers by the thousand, slow ones among them: memory, latency and ends, each beside its floor
+	@scripts/setup postgres nginx nchan
+	@cargo build --release --workspace --bins --all-features --quiet
+	@$(CARGO_TARGET_DIR)/release/bex-crowd
 
 fmt: ## formats
 	@cargo fmt --all

@@ -3,9 +3,12 @@
 //! `make demo`, `make up`, the end-to-end tests and the benches all use [`stack`], so there is one way to start it.
 
 pub mod agent;
+#[cfg(feature = "bench")]
+pub mod bench;
 pub mod client;
 pub mod demo;
 pub mod dev;
+pub mod edge;
 pub mod eventually;
 pub mod fake_driver;
 pub mod recording;

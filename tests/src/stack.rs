@@ -10,6 +10,7 @@ mod keys;
 mod logs;
 mod ports;
 mod process;
+mod replica;
 mod sandboxes;
 
 pub use bex_testpg::Fsync;
@@ -18,6 +19,7 @@ pub use config::ORIGIN;
 pub use jwks::{AUDIENCE, ISSUER, Issuer, SigningKey, claims, signed, unsigned};
 pub use keys::{Keys, Tokens, ring};
 pub use logs::LogRules;
+pub use replica::Replica;
 pub use sandboxes::{Sandboxes, command_line, pid_lives};
 
 use std::net::SocketAddr;
@@ -99,6 +101,7 @@ pub struct Addresses {
 pub struct Stack {
     // before the database, so that its clients are gone first
     gateway: Process,
+    replicas: Vec<Process>,
     api: Process,
     postgres: TestPg,
     /// Ports.
@@ -129,6 +132,7 @@ impl Stack {
         })?;
         let mut stack = Self {
             gateway: Process::new("bex-gateway", &[], &dir),
+            replicas: Vec::new(),
             api: Process::new("bex-api", &["serve"], &dir),
             postgres,
             addresses: ports::pick()?,
@@ -345,7 +349,9 @@ impl Stack {
     async fn end(&mut self) -> anyhow::Result<()> {
         self.api.terminate();
         self.gateway.terminate();
-        for process in [&mut self.api, &mut self.gateway] {
+        self.replicas.iter().for_each(Process::terminate);
+        let first = [&mut self.api, &mut self.gateway];
+        for process in first.into_iter().chain(&mut self.replicas) {
             if let Some(code) = process.ended(GRACE).await? {
                 ensure!(
                     code == 0,

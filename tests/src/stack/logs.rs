@@ -11,6 +11,8 @@ use super::process::LOG_DIR;
 const TAIL: usize = 30;
 /// How every JWT of ours begins: `{"` in base64url.
 const JWT: &str = "eyJ";
+/// A piece of a secret that is long enough to be told from other text.
+const PIECE: usize = 16;
 
 /// Which log lines of level ERROR are expected, by any text in them.
 #[derive(Debug, Clone, Default)]
@@ -23,12 +25,15 @@ impl LogRules {
     /// Inspects every log of a stack.
     pub(super) fn check(&self, dir: &Path, secrets: &[String]) -> anyhow::Result<()> {
         let mut faults = Vec::new();
-        for log in logs(dir) {
+        let secrets = pieces(secrets);
+        let logs = logs(dir);
+        ensure!(!logs.is_empty(), "there are no logs to inspect");
+        for log in logs {
             let text = std::fs::read(&log)?;
             let text = String::from_utf8_lossy(&text);
             let name = log.strip_prefix(dir).unwrap_or(&log).display().to_string();
             for line in text.lines() {
-                if let Some(fault) = self.fault(line, secrets) {
+                if let Some(fault) = self.fault(line, &secrets) {
                     faults.push(format!("{name}: {fault}"));
                 }
             }
@@ -54,6 +59,17 @@ impl LogRules {
         let expected = self.expected.iter().any(|text| line.contains(text));
         (bad && !expected).then(|| line.to_owned())
     }
+}
+
+/// The secrets, and of tickets also payload and signature alone: what is split at its dots is still a secret.
+fn pieces(secrets: &[String]) -> Vec<String> {
+    let parts = |secret: &String| -> Vec<String> {
+        let parts = secret.split('.').skip(1).filter(|p| p.len() >= PIECE);
+        parts.map(str::to_owned).collect()
+    };
+    let mut all = secrets.to_vec();
+    all.extend(secrets.iter().flat_map(parts));
+    all
 }
 
 fn jwt_in(line: &str) -> bool {
@@ -119,5 +135,16 @@ mod tests {
         assert!(fault(r#"{"level":"INFO","token":"s3cret-token"}"#));
         assert!(fault("ticket eyJhbGciOiJIUzI1NiJ9.eyJhIjoxfQ.c2ln refused"));
         assert!(!fault("eyJ is how a token begins"));
+    }
+
+    #[test]
+    fn half_a_ticket_is_a_secret_too() {
+        let ticket =
+            "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJzdmM6b3BlcmF0b3IifQ.c2lnbmF0dXJlLXNpZ25hdHVyZQ";
+        let secrets = pieces(&[ticket.to_owned()]);
+        let fault = |line: &str| LogRules::default().fault(line, &secrets).is_some();
+        assert!(fault("claims eyJzdWIiOiJzdmM6b3BlcmF0b3IifQ refused"));
+        assert!(fault("signature c2lnbmF0dXJlLXNpZ25hdHVyZQ is wrong"));
+        assert!(!fault("header eyJhbGciOiJIUzI1NiJ9"), "no secret is in it");
     }
 }

@@ -35,11 +35,21 @@ pub(super) struct Process {
 
 impl Process {
     pub(super) fn new(name: &'static str, args: &'static [&'static str], dir: &Path) -> Self {
+        Self::logging_as(name, name, args, dir)
+    }
+
+    /// The same program beside the first one, with a log of its own.
+    pub(super) fn logging_as(
+        log: &str,
+        name: &'static str,
+        args: &'static [&'static str],
+        dir: &Path,
+    ) -> Self {
         Self {
             name,
             args,
             env: Env::new(),
-            log: dir.join(LOG_DIR).join(format!("{name}.log")),
+            log: dir.join(LOG_DIR).join(format!("{log}.log")),
             child: None,
         }
     }

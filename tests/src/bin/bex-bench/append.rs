@@ -8,9 +8,9 @@ use bex_proto::limits::TEE_BATCH_PARTS;
 use bex_proto::transcript::Part;
 
 use crate::RUNS;
-use crate::database::{Database, append};
-use crate::parts::{SMALL_LINES, parts};
-use crate::report::{Figure, median};
+use bex_tests::bench::database::{Database, append};
+use bex_tests::bench::parts::{SMALL_LINES, parts};
+use bex_tests::bench::report::{Figure, median};
 
 const PARTS: u32 = 80_000;
 /// The rate is compared between windows of this many parts.

@@ -20,10 +20,10 @@ use futures::SinkExt;
 use jiff::Timestamp;
 
 use crate::RUNS;
-use crate::database::{Database, GENERATION, WORKSPACE};
-use crate::gateway::{EXEC_KEYS, Gateway, Tee};
-use crate::parts::{USUAL_LINES, parts_of_bytes, size};
-use crate::report::{Figure, median};
+use bex_tests::bench::database::{Database, GENERATION, WORKSPACE};
+use bex_tests::bench::gateway::{EXEC_KEYS, Gateway, Tee};
+use bex_tests::bench::parts::{USUAL_LINES, parts_of_bytes, size};
+use bex_tests::bench::report::{Figure, median};
 
 /// Parts of a log that is just not full: records add about 90 bytes to each.
 const BYTES: usize = 13_500_000;

@@ -1,18 +1,16 @@
 //! What the gateway adds to a live part's way: the same part seen directly at the driver and through the gateway, tee on.
 
-use std::sync::Arc;
-
 use bex_proto::ticket::ATTACH_HEADER;
 use hdrhistogram::Histogram;
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 
 use crate::RUNS;
-use crate::database::Database;
-use crate::fake_driver::{self, Paced, Script, framed};
-use crate::gateway::{Gateway, Tee, stream_path};
-use crate::parts::{USUAL_LINES, parts};
-use crate::report::{Figure, median};
-use crate::sink;
+use bex_tests::bench::database::Database;
+use bex_tests::bench::fake_driver::{self, Paced, Script};
+use bex_tests::bench::gateway::{Gateway, Tee, stream_path};
+use bex_tests::bench::parts::{USUAL_LINES, parts};
+use bex_tests::bench::report::{Figure, median};
+use bex_tests::bench::sink;
 
 /// At 1 000 a second.
 const PARTS: u32 = 5_000;
@@ -38,10 +36,7 @@ pub async fn run(database: &Database) -> anyhow::Result<Vec<Figure>> {
 async fn once(database: &Database, gateway: &Gateway) -> anyhow::Result<Histogram<u64>> {
     let session = database.session(1).await?;
     let parts = parts(1, PARTS, USUAL_LINES);
-    let paced = Arc::new(Paced {
-        events: framed(&parts),
-        shown: watch::Sender::new(0),
-    });
+    let paced = Paced::new(&parts);
     let driver = fake_driver::start(
         session.clone(),
         Gateway::driver_key(&session)?,

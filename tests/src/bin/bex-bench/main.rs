@@ -3,20 +3,15 @@
 //! Arguments name sections (append, harvest, replay, live, splice); without any, all run. Exits 1 when a floor does not hold.
 
 mod append;
-mod database;
-mod fake_driver;
-mod gateway;
 mod harvest;
 mod live;
-mod parts;
 mod replay;
-mod report;
-mod sink;
 mod splice;
 
 use std::process::ExitCode;
 
-use database::Database;
+use bex_tests::bench::database::Database;
+use bex_tests::bench::report;
 
 /// Of each measurement; the median is reported.
 const RUNS: usize = 5;
@@ -48,9 +43,11 @@ async fn main() -> anyhow::Result<ExitCode> {
             _ => splice::run(&database).await?,
         });
     }
-    Ok(if report::print(&figures) {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(
+        if report::print(&figures, &format!("medians of {RUNS} runs")) {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        },
+    )
 }

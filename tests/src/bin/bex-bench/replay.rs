@@ -5,10 +5,10 @@ use std::time::Instant;
 use futures::StreamExt;
 
 use crate::RUNS;
-use crate::database::Database;
-use crate::gateway::{Gateway, Tee};
-use crate::parts::{USUAL_LINES, parts_of_bytes, size};
-use crate::report::{Figure, median};
+use bex_tests::bench::database::Database;
+use bex_tests::bench::gateway::{Gateway, Tee};
+use bex_tests::bench::parts::{USUAL_LINES, parts_of_bytes, size};
+use bex_tests::bench::report::{Figure, median};
 
 const TURNS: u32 = 4;
 /// Charges of 64 bytes a part leave this much of the 64 MiB quota for the parts themselves.

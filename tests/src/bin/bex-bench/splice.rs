@@ -10,12 +10,12 @@ use bytes::Bytes;
 use tempfile::TempDir;
 
 use crate::RUNS;
-use crate::database::Database;
-use crate::fake_driver::{self, Script, framed};
-use crate::gateway::{Gateway, Tee};
-use crate::parts::{USUAL_LINES, parts_of_bytes};
-use crate::report::{Figure, median};
-use crate::sink;
+use bex_tests::bench::database::Database;
+use bex_tests::bench::fake_driver::{self, Script, framed};
+use bex_tests::bench::gateway::{Gateway, Tee};
+use bex_tests::bench::parts::{USUAL_LINES, parts_of_bytes};
+use bex_tests::bench::report::{Figure, median};
+use bex_tests::bench::sink;
 
 const BYTES: usize = 64 * 1024 * 1024;
 const MIB: f64 = 1024.0 * 1024.0;

@@ -12,10 +12,12 @@ use serde_json::{Value, json};
 pub struct Numbers(u64);
 
 impl Numbers {
+    /// The numbers of a seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
+    /// The next one, below `bound`.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.0 = self
             .0

@@ -18,6 +18,9 @@ pub struct Sunk {
 }
 
 /// Opens a GET and gives the connection behind its head, with what came of the body.
+///
+/// # Errors
+/// When nothing answers, or not with 200.
 pub async fn open(
     to: SocketAddr,
     path: &str,
@@ -50,6 +53,9 @@ pub async fn open(
 }
 
 /// Reads until `enough` bytes came, and says how long it took from the request on.
+///
+/// # Errors
+/// When the answer is no 200, ends before, or takes longer than a minute.
 pub async fn drink(
     to: SocketAddr,
     path: &str,
@@ -77,6 +83,9 @@ pub async fn drink(
 }
 
 /// Reads events as they come and gives the instant of each `id: <turn>.<index>` line's index, in order, until `count` came.
+///
+/// # Errors
+/// When one is missing or the stream ends before.
 pub async fn arrivals(
     to: SocketAddr,
     path: &str,

@@ -10,11 +10,12 @@ use bex_proto::driver::DriverKey;
 use bex_proto::launch::{LocalSandbox, SANDBOX_FILE, WORK_DIR, namespace_of, pod_of};
 use bex_proto::ticket::{ATTACH_HEADER, AttachAction, AttachClaims, KeyRing, random_jti};
 use bex_proto::{SessionId, limits};
-use bex_tests::eventually::eventually;
 use tempfile::TempDir;
 
-use crate::database::{Database, GENERATION, WORKSPACE};
-use crate::sink;
+use super::database::{Database, GENERATION, WORKSPACE};
+use super::sink;
+use crate::eventually;
+use crate::stack::bin_dir;
 
 const ATTACH_KEYS: &str = "k:5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a";
 /// The api's ring.
@@ -24,15 +25,22 @@ const DRIVER_KEYS: &str = "k:5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5
 /// Whether what passes is stored.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Tee {
+    /// The rule.
     On,
+    /// For measuring the splice alone.
     Off,
 }
 
+/// A running gateway; killed when dropped.
 pub struct Gateway {
     child: Child,
     dir: TempDir,
+    /// Its attach listener.
     pub attach: SocketAddr,
+    /// Its exec listener.
     pub exec: SocketAddr,
+    /// Its admin listener.
+    pub admin: SocketAddr,
 }
 
 impl Drop for Gateway {
@@ -46,19 +54,15 @@ fn free_port() -> anyhow::Result<SocketAddr> {
     Ok(std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }
 
-/// The directory this program was built into.
-pub fn binaries() -> anyhow::Result<PathBuf> {
-    Ok(std::env::current_exe()?
-        .parent()
-        .context("a program lies in a directory")?
-        .to_owned())
-}
-
 impl Gateway {
+    /// Starts one on a database and waits until it is ready.
+    ///
+    /// # Errors
+    /// When it is not built, or does not become ready.
     pub async fn start(database: &Database, tee: Tee) -> anyhow::Result<Self> {
         let dir = tempfile::tempdir()?;
         let (attach, exec, admin) = (free_port()?, free_port()?, free_port()?);
-        let child = Command::new(binaries()?.join("bex-gateway"))
+        let child = Command::new(bin_dir()?.join("bex-gateway"))
             .env_clear()
             .envs([
                 ("BEX_ATTACH_LISTEN", attach.to_string()),
@@ -74,7 +78,7 @@ impl Gateway {
                 ("BEX_SANDBOX_DIR", dir.path().display().to_string()),
                 (
                     "BEX_DRIVER_BIN",
-                    binaries()?.join("bex-driver").display().to_string(),
+                    bin_dir()?.join("bex-driver").display().to_string(),
                 ),
                 ("BEX_TEE", if tee == Tee::On { "on" } else { "off" }.into()),
                 ("RUST_LOG", "warn".into()),
@@ -87,6 +91,7 @@ impl Gateway {
             dir,
             attach,
             exec,
+            admin,
         };
         eventually("the gateway is ready", Duration::from_secs(20), || async {
             sink::open(admin, "/readyz", &[]).await.ok()
@@ -96,6 +101,9 @@ impl Gateway {
     }
 
     /// The key a fake driver of this session must have.
+    ///
+    /// # Errors
+    /// Never with the ring of this module.
     pub fn driver_key(session: &SessionId) -> anyhow::Result<DriverKey> {
         Ok(DriverKey::derive(
             KeyRing::parse(DRIVER_KEYS)?.signing_key().1,
@@ -105,6 +113,9 @@ impl Gateway {
     }
 
     /// Tells the gateway where a session's driver is.
+    ///
+    /// # Errors
+    /// When its file cannot be written.
     pub fn register(&self, session: &SessionId, address: SocketAddr) -> anyhow::Result<()> {
         let pid = std::process::id();
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
@@ -141,10 +152,21 @@ impl Gateway {
     }
 
     /// A fresh read ticket.
+    ///
+    /// # Errors
+    /// Never with the ring of this module.
     pub fn ticket(session: &SessionId) -> anyhow::Result<String> {
+        Self::ticket_of(session, "bench")
+    }
+
+    /// The same for a subject: one alone may not open many streams.
+    ///
+    /// # Errors
+    /// As [`Gateway::ticket`].
+    pub fn ticket_of(session: &SessionId, subject: &str) -> anyhow::Result<String> {
         let now = jiff::Timestamp::now().as_second();
         let claims = AttachClaims {
-            sub: "bench".into(),
+            sub: subject.into(),
             ses: session.clone(),
             ws: WORKSPACE.parse()?,
             act: AttachAction::Read,
@@ -162,6 +184,9 @@ impl Gateway {
     }
 
     /// Reads a session's stream until `enough` bytes came.
+    ///
+    /// # Errors
+    /// When the stream is refused or ends before.
     pub async fn drink(&self, session: &SessionId, enough: u64) -> anyhow::Result<sink::Sunk> {
         sink::drink(
             self.attach,
@@ -172,7 +197,15 @@ impl Gateway {
         .await
     }
 
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Resident memory now and at its highest since the last [`Gateway::forget_peak`], in bytes.
+    ///
+    /// # Errors
+    /// When the process is gone.
     pub fn memory(&self) -> anyhow::Result<(u64, u64)> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
         let field = |name: &str| -> anyhow::Result<u64> {
@@ -191,6 +224,9 @@ impl Gateway {
     }
 
     /// Makes the highest memory the present one.
+    ///
+    /// # Errors
+    /// When the process is gone.
     pub fn forget_peak(&self) -> anyhow::Result<()> {
         Ok(std::fs::write(
             format!("/proc/{}/clear_refs", self.child.id()),

@@ -2,6 +2,7 @@
 
 /// One line of the report.
 pub struct Figure {
+    /// What it is.
     pub name: &'static str,
     /// What was measured.
     pub value: String,
@@ -9,6 +10,7 @@ pub struct Figure {
     pub beside: String,
     /// The floor, in words.
     pub floor: &'static str,
+    /// Whether it does.
     pub holds: bool,
 }
 
@@ -18,9 +20,10 @@ pub fn median(mut runs: Vec<f64>) -> f64 {
     runs[runs.len() / 2]
 }
 
-/// Prints the table; true when every floor holds.
-pub fn print(figures: &[Figure]) -> bool {
-    println!("\n{}", machine());
+/// Prints the table, headed by the machine and a note; true when every floor holds.
+#[expect(clippy::print_stdout, reason = "the report is what a bench is run for")]
+pub fn print(figures: &[Figure], note: &str) -> bool {
+    println!("\n{}; {note}", machine());
     println!("| figure | measured | beside | floor | holds |\n|---|---|---|---|---|");
     for f in figures {
         println!(
@@ -46,9 +49,8 @@ fn machine() -> String {
     };
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     format!(
-        "machine: {cores} cores, {}, {} memory; medians of {} runs",
+        "machine: {cores} cores, {}, {} memory",
         field(&cpu, "model name"),
-        field(&memory, "MemTotal"),
-        crate::RUNS
+        field(&memory, "MemTotal")
     )
 }

@@ -9,17 +9,27 @@ use bex_store::{Db, DbConfig};
 use bex_testpg::{Fsync, Options, TestPg};
 use tokio_postgres::{Client, NoTls};
 
+/// The workspace of every measured session.
 pub const WORKSPACE: &str = "bench";
+/// The sandbox life of every measured session.
 pub const GENERATION: Generation = Generation(1);
 
+/// See the module's documentation.
 pub struct Database {
     _server: TestPg,
+    /// The store's own pool.
     pub db: Db,
+    /// A connection of the superuser.
     pub sql: Client,
+    /// The superuser's URL.
     pub url: String,
 }
 
 impl Database {
+    /// Starts a server and migrates it.
+    ///
+    /// # Errors
+    /// When PostgreSQL is missing or does not start.
     pub async fn start() -> anyhow::Result<Self> {
         let server = TestPg::start_new(Options { fsync: Fsync::On })?;
         let url = server.url("postgres");
@@ -28,9 +38,8 @@ impl Database {
         let db = Db::connect(&config)?;
         let (sql, connection) = tokio_postgres::connect(&url, NoTls).await?;
         tokio::spawn(async move {
-            if let Err(error) = connection.await {
-                eprintln!("database connection: {error}");
-            }
+            // its end shows in the next statement
+            let _ = connection.await;
         });
         Ok(Self {
             _server: server,
@@ -41,6 +50,9 @@ impl Database {
     }
 
     /// A running session whose turns 1 to `turns` are open to append (only the last one by verdict).
+    ///
+    /// # Errors
+    /// When the statements fail.
     pub async fn session(&self, turns: u32) -> anyhow::Result<SessionId> {
         let session = SessionId::random();
         let statements = format!(
@@ -68,6 +80,9 @@ impl Database {
     }
 
     /// Appends parts as a harvest does, in batches of 1 000.
+    ///
+    /// # Errors
+    /// When a batch is not stored whole.
     pub async fn fill(&self, session: &SessionId, turn: u32, parts: &[Part]) -> anyhow::Result<()> {
         for batch in parts.chunks(bex_proto::limits::HARVEST_BATCH_PARTS) {
             append(&self.db, session, turn, batch).await?;
@@ -76,6 +91,9 @@ impl Database {
     }
 
     /// Ends a session: its last turn is settled, its sandbox gone.
+    ///
+    /// # Errors
+    /// When the statements fail.
     pub async fn end(&self, session: &SessionId) -> anyhow::Result<()> {
         let statements = format!(
             "UPDATE turns SET verdict = 'complete', settled_at = now() WHERE session_id = '{session}' AND verdict = 'open';
@@ -88,6 +106,9 @@ impl Database {
 }
 
 /// One append of whole, new parts.
+///
+/// # Errors
+/// When they are not all stored.
 pub async fn append(db: &Db, session: &SessionId, turn: u32, parts: &[Part]) -> anyhow::Result<()> {
     let batch = Append {
         session,

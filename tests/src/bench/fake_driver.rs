@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bex_proto::driver::{DriverKey, GRANT_HEADER, PROOF_HEADER};
@@ -18,7 +19,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, watch};
 
-use crate::database::GENERATION;
+use super::database::GENERATION;
 
 /// What `/stream` (and `/raw`, without proof) answers.
 #[derive(Clone)]
@@ -31,11 +32,24 @@ pub enum Script {
 
 /// Parts that appear one after the other.
 pub struct Paced {
+    /// Framed parts.
     pub events: Vec<Bytes>,
+    /// How many of them were spoken so far.
     pub shown: watch::Sender<usize>,
+    /// How many connections asked for the stream so far.
+    pub readers: AtomicUsize,
 }
 
 impl Paced {
+    /// Nothing of these is spoken yet.
+    pub fn new(parts: &[bex_proto::transcript::Part]) -> Arc<Self> {
+        Arc::new(Self {
+            events: framed(parts),
+            shown: watch::Sender::new(0),
+            readers: AtomicUsize::new(0),
+        })
+    }
+
     /// Shows one part a millisecond once `go` was notified.
     pub async fn play(&self, go: &Notify) {
         go.notified().await;
@@ -58,6 +72,9 @@ pub fn framed(parts: &[bex_proto::transcript::Part]) -> Vec<Bytes> {
 }
 
 /// Listens on a free port; the returned task lives as long as the bench.
+///
+/// # Errors
+/// When there is no port.
 pub async fn start(
     session: SessionId,
     key: DriverKey,
@@ -124,6 +141,7 @@ fn stream_of(script: &Script) -> BoxBody<Bytes, Infallible> {
             ))
         }
         Script::Paced(paced) => {
+            paced.readers.fetch_add(1, Ordering::Relaxed);
             let (paced, shown) = (paced.clone(), paced.shown.subscribe());
             let events = stream::unfold((paced, shown, 0), |(paced, mut shown, at)| async move {
                 let event = match paced.events.get(at) {

@@ -1,0 +1,70 @@
+//! A thousand viewers that reconnect in one moment, each without a cursor.
+
+use std::time::{Duration, Instant};
+
+use anyhow::ensure;
+use bex_proto::limits;
+use bex_tests::bench::database::Database;
+use bex_tests::bench::gateway::{Gateway, Tee};
+use bex_tests::bench::report::Figure;
+use futures::future::try_join_all;
+
+use crate::crowd::replay_used;
+use crate::process::{KIB, MIB};
+use crate::stage::{Group, Stage, settled_memory, streams};
+
+const VIEWERS: usize = 1000;
+const PAST: usize = 2 * 1024 * 1024;
+/// Each viewer's own beside the shared budget.
+const LIMIT: f64 = limits::REPLAY_BUDGET_BYTES as f64 + VIEWERS as f64 * 64.0 * KIB;
+const LOOK: Duration = Duration::from_millis(50);
+
+pub async fn run(database: &Database) -> anyhow::Result<Vec<Figure>> {
+    let gateway = Gateway::start(database, Tee::On).await?;
+    let stage = Stage::set(database, &gateway, PAST, 1).await?;
+    let mut first = stage.viewer(0, Group::default()).await?;
+    first.until(|reader| reader.due().turn.0 > 1).await?;
+    drop(first);
+    streams(&gateway, 0).await?;
+    let idle = settled_memory(&gateway).await? as f64;
+    gateway.forget_peak()?;
+
+    let begun = Instant::now();
+    let storm = try_join_all((0..VIEWERS).map(async |n| {
+        let mut viewer = stage.viewer(n, Group::default()).await?;
+        viewer.until(|reader| reader.due().turn.0 > 1).await?;
+        ensure!(
+            viewer.due().turn.0 > 1,
+            "{:?} at {}",
+            viewer.ended,
+            viewer.due()
+        );
+        anyhow::Ok(viewer)
+    }));
+    let mut most = 0.0_f64;
+    let looking = async {
+        loop {
+            tokio::time::sleep(LOOK).await;
+            most = most.max(replay_used(&gateway).await.unwrap_or_default());
+        }
+    };
+    let viewers = tokio::select! {
+        viewers = storm => viewers?,
+        () = looking => anyhow::bail!("looking never ends"),
+    };
+    let took = begun.elapsed();
+    let grown = gateway.memory()?.1 as f64 - idle;
+    drop(viewers);
+    Ok(vec![Figure {
+        name: "1 000 viewers reconnect at once: peak memory",
+        value: format!("{:.0} MiB above idle", grown / MIB),
+        beside: format!(
+            "replay budget in use {:.0} MiB at most; all had {} MiB each after {:.1} s",
+            most / MIB,
+            PAST / 1024 / 1024,
+            took.as_secs_f64()
+        ),
+        floor: "≤ 64 MiB budget + 64 KiB a viewer",
+        holds: grown <= LIMIT && most <= limits::REPLAY_BUDGET_BYTES as f64,
+    }])
+}
