@@ -8,11 +8,13 @@ mod reader;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use bex_proto::launch::{POD_DRIVER_BIN, POD_DRIVER_DIR};
 use bex_proto::ticket::KeyRing;
 use bex_store::config::DbConfig;
 use bex_store::pool::Db;
 
 use crate::hub::TeeMode;
+use crate::sandbox::kubernetes::{KubernetesConfig, LoopbackPods, Reach};
 
 pub use network::Network;
 use reader::Reader;
@@ -66,6 +68,8 @@ pub enum Sandboxes {
         /// `BEX_DRIVER_BIN`.
         driver_bin: PathBuf,
     },
+    /// Pods.
+    Kubernetes(KubernetesConfig),
 }
 
 impl Config {
@@ -140,29 +144,68 @@ fn sandboxes(
     listeners: &[(&'static str, Option<SocketAddr>)],
 ) -> Option<Sandboxes> {
     let kind = reader.required("BEX_SANDBOX_KIND", |text| match text {
-        "local" => Ok(()),
-        _ => Err("must be local"),
+        "local" => Ok(Kind::Local),
+        "kubernetes" => Ok(Kind::Kubernetes),
+        _ => Err("must be local or kubernetes"),
     });
-    kind?;
-    if reader.text("BEX_LOCAL").as_deref() != Some("1") {
-        reader.fault(
-            "BEX_LOCAL",
-            "must be 1 for sandboxes of the kind local, which isolate nothing",
-        );
-    }
-    for (name, address) in listeners {
-        if address.is_some_and(|a| !a.ip().is_loopback()) {
-            reader.fault(
-                name,
-                "must be a loopback address for sandboxes of the kind local",
-            );
+    let is_local = reader.text("BEX_LOCAL").as_deref() == Some("1");
+    if is_local {
+        for (name, address) in listeners {
+            if address.is_some_and(|a| !a.ip().is_loopback()) {
+                reader.fault(name, "must be a loopback address with BEX_LOCAL=1");
+            }
         }
     }
-    let dir = reader.required("BEX_SANDBOX_DIR", absolute);
-    let driver_bin = reader.required("BEX_DRIVER_BIN", absolute);
-    Some(Sandboxes::Local {
-        dir: dir?,
+    match kind? {
+        Kind::Local => {
+            if !is_local {
+                reader.fault(
+                    "BEX_LOCAL",
+                    "must be 1 for sandboxes of the kind local, which isolate nothing",
+                );
+            }
+            let dir = reader.required("BEX_SANDBOX_DIR", absolute);
+            let driver_bin = reader.required("BEX_DRIVER_BIN", absolute);
+            Some(Sandboxes::Local {
+                dir: dir?,
+                driver_bin: driver_bin?,
+            })
+        }
+        Kind::Kubernetes => kubernetes(reader, is_local).map(Sandboxes::Kubernetes),
+    }
+}
+
+enum Kind {
+    Local,
+    Kubernetes,
+}
+
+fn kubernetes(reader: &mut Reader<'_>, is_local: bool) -> Option<KubernetesConfig> {
+    let networks = reader.list("BEX_POD_NETWORKS", |text| match text.parse::<Network>() {
+        Ok(network) if !is_local && Reach::is_too_wide(network) => {
+            Err("must not hold loopback or link-local addresses")
+        }
+        Ok(network) => Ok(network),
+        Err(_) => Err("must be addresses or ranges like 10.0.0.0/8"),
+    });
+    reader.require("BEX_POD_NETWORKS");
+    let loopback = if is_local {
+        LoopbackPods::Allowed
+    } else {
+        LoopbackPods::Refused
+    };
+    let kubeconfig = reader.parsed("BEX_KUBECONFIG", absolute);
+    let mut inside = |name, default: &str| match reader.text(name) {
+        Some(_) => reader.parsed(name, |text| absolute(text).map(|_| text.to_owned())),
+        None => Some(default.to_owned()),
+    };
+    let driver_bin = inside("BEX_POD_DRIVER_BIN", POD_DRIVER_BIN);
+    let driver_dir = inside("BEX_POD_DRIVER_DIR", POD_DRIVER_DIR);
+    Some(KubernetesConfig {
+        kubeconfig,
+        reach: Reach::new(networks, loopback),
         driver_bin: driver_bin?,
+        driver_dir: driver_dir?,
     })
 }
 

@@ -29,7 +29,7 @@ use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
 use crate::metrics::{ExecLabels, ExecMetrics, OpLabel, RefusedLabels};
-use crate::sandbox::{Look, TargetRef, Targets};
+use crate::sandbox::{Inside, Look, TargetRef, Targets};
 use crate::serve::ResponseBody;
 use admission::Admitted;
 use answer::Refusal;
@@ -135,20 +135,18 @@ impl Exec {
                 return refusal.response();
             }
         };
-        let target = match self.find(&admitted).await {
-            Ok(target) => target,
+        let located = match self.find(&admitted).await {
+            Ok(located) => located,
             Err(refusal) => {
                 let result = refusal.code().as_str();
                 self.note_end(&admitted, result);
                 return refusal.response();
             }
         };
-        match &admitted.operation {
-            Operation::Observe { .. }
-            | Operation::ReadTranscript { .. }
-            | Operation::Run { .. } => self.relay(admitted, target).await,
-            Operation::Turn { .. } | Operation::Stop { .. } => {
-                let end = self.call_driver(&admitted, &target).await;
+        match located {
+            Located::Inside(target) => self.relay(admitted, target).await,
+            Located::Driver(driver) => {
+                let end = self.call_driver(&admitted, &driver).await;
                 self.note_end(&admitted, end.err().map_or("ok", ExecCode::as_str));
                 match end {
                     Ok(()) => answer::exit_zero(),
@@ -177,17 +175,31 @@ impl Exec {
             legacy: row.legacy,
             driver_kid: row.driver_kid,
         };
-        let reads_only = matches!(
-            admitted.operation,
-            Operation::Observe { .. } | Operation::ReadTranscript { .. }
-        );
-        match self.deps.targets.look(&target).await {
-            Look::Running {
-                terminating: true, ..
-            } if !reads_only => Err(ExecCode::SandboxTerminated.into()),
-            Look::Running { address, .. } => Ok(Located { target, address }),
-            Look::Gone => Err(ExecCode::SandboxTerminated.into()),
-            Look::NotYet | Look::Unknown => Err(ExecCode::ExecTransport.into()),
+        match &admitted.operation {
+            Operation::Observe { .. }
+            | Operation::ReadTranscript { .. }
+            | Operation::Run { .. } => {
+                let reads = !matches!(admitted.operation, Operation::Run { .. });
+                match self.deps.targets.inside(&target).await {
+                    Inside::Open => Ok(Located::Inside(target)),
+                    Inside::ReadOnly if reads => Ok(Located::Inside(target)),
+                    Inside::ReadOnly | Inside::Gone => Err(ExecCode::SandboxTerminated.into()),
+                    Inside::NotReachable => Err(ExecCode::ExecTransport.into()),
+                }
+            }
+            Operation::Turn { .. } | Operation::Stop { .. } => {
+                match self.deps.targets.look(&target).await {
+                    Look::Running {
+                        address,
+                        terminating: false,
+                    } => Ok(Located::Driver(Dialable { target, address })),
+                    Look::Running {
+                        terminating: true, ..
+                    }
+                    | Look::Gone => Err(ExecCode::SandboxTerminated.into()),
+                    Look::NotYet | Look::Unknown => Err(ExecCode::ExecTransport.into()),
+                }
+            }
         }
     }
 
@@ -221,8 +233,15 @@ impl Exec {
     }
 }
 
-/// A target that was there a moment ago.
-struct Located {
+/// A target that was there a moment ago, for what is asked of it.
+enum Located {
+    /// A process may be started in it.
+    Inside(TargetRef),
+    /// Its driver may be dialled.
+    Driver(Dialable),
+}
+
+struct Dialable {
     target: TargetRef,
     address: SocketAddr,
 }

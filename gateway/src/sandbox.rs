@@ -4,6 +4,7 @@
 //! for good, or that nobody can say right now. The third is never taken for the second: a session whose sandbox cannot be seen
 //! is waited for, not ended.
 
+pub mod kubernetes;
 pub mod local;
 
 use std::net::SocketAddr;
@@ -12,6 +13,7 @@ use std::pin::Pin;
 use async_trait::async_trait;
 use bex_proto::exec::SandboxRequest;
 use bex_proto::{Generation, SessionId};
+use bytes::{BufMut, BytesMut};
 use tokio::io::AsyncRead;
 
 /// One sandbox life, by every name it has. Two lives never compare equal, whatever address they had.
@@ -53,12 +55,99 @@ pub enum Look {
     Unknown,
 }
 
+/// Whether a process may be started in a target. That needs its container, not its address: one whose driver is not ready, or one
+/// that is being removed, can still be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Inside {
+    /// Any process may be started.
+    Open,
+    /// It is being removed: only what reads may be started.
+    ReadOnly,
+    /// See [`Look::Gone`].
+    Gone,
+    /// See [`Look::NotYet`] and [`Look::Unknown`].
+    NotReachable,
+}
+
+impl From<Look> for Inside {
+    fn from(look: Look) -> Self {
+        match look {
+            Look::Running {
+                terminating: false, ..
+            } => Self::Open,
+            Look::Running {
+                terminating: true, ..
+            } => Self::ReadOnly,
+            Look::Gone => Self::Gone,
+            Look::NotYet | Look::Unknown => Self::NotReachable,
+        }
+    }
+}
+
 /// A running in-sandbox process. Dropping it closes its standard input and kills what is left of it.
 pub struct ExecPipe {
     /// Its framed output ([`bex_proto::exec`]); ends when the process does.
     pub output: Pin<Box<dyn AsyncRead + Send>>,
-    /// What keeps the process alive.
-    pub keep: Box<dyn Send>,
+    /// What keeps the process alive, and can be asked what became of it.
+    pub process: Box<dyn Process>,
+}
+
+/// How a process's output ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// With its end mark.
+    Marked {
+        /// What the mark says.
+        exit_code: i32,
+    },
+    /// Without it.
+    Unmarked,
+}
+
+/// What is seen of the target when a process's output has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Afterwards {
+    /// The very life in which it was started.
+    Same,
+    /// That life, but it is ending.
+    Ending(ExitHint),
+    /// The life is over, as far as can be told why.
+    Gone(Option<ExitHint>),
+    /// Another life has its place: what was said may be that one's.
+    Other(ExitHint),
+    /// Nobody can say.
+    Unknown,
+}
+
+/// Why a process was killed, where its pod tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExitHint {
+    /// Its container was started again.
+    ContainerRestarted,
+    /// Its pod was, or is being, deleted.
+    PodDeleted,
+    /// Its pod's deadline was reached.
+    Deadline,
+}
+
+impl ExitHint {
+    /// The word on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::ContainerRestarted => "container_restarted",
+            Self::PodDeleted => "pod_deleted",
+            Self::Deadline => "deadline",
+        }
+    }
+}
+
+/// A process in a sandbox.
+#[async_trait]
+pub trait Process: Send {
+    /// Looks at the target once more. Bounded in time.
+    async fn afterwards(&mut self, _: Ending) -> Afterwards {
+        Afterwards::Same
+    }
 }
 
 impl std::fmt::Debug for ExecPipe {
@@ -76,6 +165,9 @@ pub enum ExecStartError {
     /// See [`Look::NotYet`] and [`Look::Unknown`].
     #[error("the sandbox cannot be reached now")]
     NotReachable,
+    /// The target, or what leads to it, has no way to run anything.
+    #[error("the sandbox's host cannot run anything in it")]
+    Unsupported,
     /// The process could not be started or did not take its request.
     #[error("the sandbox's binary could not be started")]
     Start(#[source] std::io::Error),
@@ -87,6 +179,11 @@ pub trait Targets: Send + Sync {
     /// Looks at a target. Bounded in time; trouble is [`Look::Unknown`].
     async fn look(&self, target: &TargetRef) -> Look;
 
+    /// Looks whether a process may be started in a target. Bounded in time.
+    async fn inside(&self, target: &TargetRef) -> Inside {
+        self.look(target).await.into()
+    }
+
     /// Runs the driver's own binary inside the target and hands it `request`. The caller bounds the time and drops the pipe.
     ///
     /// # Errors
@@ -96,4 +193,15 @@ pub trait Targets: Send + Sync {
         target: &TargetRef,
         request: SandboxRequest,
     ) -> Result<ExecPipe, ExecStartError>;
+}
+
+/// The request as the in-sandbox side reads it: `length u32 big-endian · JSON`.
+fn request_frame(request: &SandboxRequest) -> BytesMut {
+    let json = serde_json::to_vec(request).expect("a request is plain data and always serialises");
+    let mut frame = BytesMut::with_capacity(4 + json.len());
+    frame.put_u32(
+        u32::try_from(json.len()).expect("a request is bounded by the listener's body limit"),
+    );
+    frame.put_slice(&json);
+    frame
 }

@@ -22,6 +22,7 @@ use crate::config::{Config, Sandboxes};
 use crate::exec::{Exec, ExecDeps, ExecLimits};
 use crate::metrics::{Level, Metrics};
 use crate::sandbox::Targets;
+use crate::sandbox::kubernetes::{ClientError, KubernetesTargets};
 use crate::sandbox::local::LocalTargets;
 use crate::serve::{ServeOptions, Serving, serve};
 
@@ -53,6 +54,9 @@ pub enum StartError {
     /// The role may do less than this process must.
     #[error("the database role lacks grants: {}", .0.join(", "))]
     MissingGrants(Vec<String>),
+    /// The cluster's credentials.
+    #[error("the cluster cannot be used: {0}")]
+    Cluster(#[source] ClientError),
     /// A port.
     #[error("cannot listen for {listener} on {address}")]
     Bind {
@@ -84,7 +88,8 @@ pub async fn run(config: Config) -> Result<(), StartError> {
     let ports = Ports::bind(&config).await?;
     let addresses = ports.addresses()?;
     let draining = Draining::default();
-    let (parts, metrics) = Parts::build(config, &db, &draining)?;
+    let targets = targets(config.sandboxes.clone()).await?;
+    let (parts, metrics) = Parts::build(config, targets, &db, &draining)?;
     let serving = parts.serve(ports, &metrics);
     let [attach, exec, admin] = addresses;
     info!(%attach, %exec, %admin, "the gateway serves");
@@ -96,6 +101,27 @@ pub async fn run(config: Config) -> Result<(), StartError> {
     db.close();
     info!("ended");
     Ok(())
+}
+
+async fn targets(sandboxes: Sandboxes) -> Result<Arc<dyn Targets>, StartError> {
+    Ok(match sandboxes {
+        Sandboxes::Local { dir, driver_bin } => {
+            // told aloud, as nobody should take this kind for a boundary
+            info!(
+                kind = "local",
+                isolation = "none",
+                "sandboxes are processes of this machine"
+            );
+            Arc::new(LocalTargets::new(dir, driver_bin))
+        }
+        Sandboxes::Kubernetes(kubernetes) => {
+            let targets = KubernetesTargets::new(kubernetes)
+                .await
+                .map_err(StartError::Cluster)?;
+            info!(kind = "kubernetes", "sandboxes are pods");
+            Arc::new(targets)
+        }
+    })
 }
 
 /// What the listeners are made of.
@@ -115,21 +141,11 @@ struct AllServing {
 impl Parts {
     fn build(
         config: Config,
+        targets: Arc<dyn Targets>,
         db: &Db,
         draining: &Draining,
     ) -> Result<(Self, Arc<Metrics>), StartError> {
         let mut metrics = Metrics::new();
-        let targets: Arc<dyn Targets> = match config.sandboxes {
-            Sandboxes::Local { dir, driver_bin } => {
-                // told aloud, as nobody should take this kind for a boundary
-                info!(
-                    kind = "local",
-                    isolation = "none",
-                    "sandboxes are processes of this machine"
-                );
-                Arc::new(LocalTargets::new(dir, driver_bin))
-            }
-        };
         let driver_keys = Arc::new(config.driver_keys);
         let instance = random_id("gwy");
         info!(instance, "this process in audit rows");

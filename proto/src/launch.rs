@@ -177,6 +177,11 @@ pub struct LocalSandbox {
 /// The container that holds the driver.
 pub const CONTAINER: &str = "sandbox";
 
+/// The driver's binary in a sandbox's container, where a template says nothing else.
+pub const POD_DRIVER_BIN: &str = "/opt/bex/bex-driver";
+/// The driver's directory in a sandbox's container, where a template says nothing else.
+pub const POD_DRIVER_DIR: &str = "/var/lib/bex/driver";
+
 /// The namespace of a workspace's sandboxes.
 pub fn namespace_of(workspace: &WorkspaceId) -> String {
     format!("{workspace}-sandbox")

@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 
 use super::RETRY_AFTER_SECONDS;
 use super::admission::Seat;
+use crate::sandbox::ExitHint;
 use crate::serve::{self, BodyError, ResponseBody};
 
 /// Why there is no frame.
@@ -65,12 +66,11 @@ impl From<ExecCode> for Refusal {
 }
 
 /// The last frame of an operation that ended.
-pub(super) fn exit(exit_code: i32) -> Bytes {
+pub(super) fn exit(exit_code: i32, hint: Option<ExitHint>) -> Bytes {
     let mut out = BytesMut::new();
-    // a hint needs a pod's history, which the local kind does not have
     let exit = Exit {
         exit_code,
-        hint: None,
+        hint: hint.map(|hint| hint.as_str().to_owned()),
     };
     write_json(&mut out, FrameKind::Exit, &exit);
     out.freeze()
@@ -92,7 +92,7 @@ pub(super) fn error(code: ExecCode) -> Bytes {
 }
 
 pub(super) fn exit_zero() -> Response<ResponseBody> {
-    framed(serve::full(exit(0)))
+    framed(serve::full(exit(0, None)))
 }
 
 pub(super) fn error_frame(code: ExecCode) -> Response<ResponseBody> {

@@ -13,15 +13,13 @@ use bex_proto::exec::{
 use bex_proto::limits;
 use bytes::{Bytes, BytesMut};
 
-use super::answer;
-
 /// What is done with a frame.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// These bytes go to the caller.
     Pass(Bytes),
-    /// These are the last.
-    Done(Bytes),
+    /// The end mark, with the process's exit code.
+    Done(i32),
     /// Too much: what still fits goes to the caller, then the failure.
     Overflow(Bytes),
     /// Not what such a process says.
@@ -102,7 +100,7 @@ impl Check {
 
     fn end(&self, payload: &[u8]) -> Step {
         match serde_json::from_slice::<EndMark>(payload) {
-            Ok(end) if end.nonce == self.nonce => Step::Done(answer::exit(end.exit_code)),
+            Ok(end) if end.nonce == self.nonce => Step::Done(end.exit_code),
             _ => Step::Broken,
         }
     }
@@ -197,21 +195,21 @@ mod tests {
         let mut check = observe();
         check.step(window(5, WindowEnding::Line));
         check.step(frame(FrameKind::Stdout, b"abcde"));
-        assert_eq!(check.step(end("n")), Step::Done(answer::exit(3)));
+        assert_eq!(check.step(end("n")), Step::Done(3));
     }
 
     #[test]
     fn a_window_without_a_line_has_no_bytes() {
         let mut check = observe();
         assert!(passes(&check.step(window(16, WindowEnding::LineTooLong))));
-        assert_eq!(check.step(end("n")), Step::Done(answer::exit(3)));
+        assert_eq!(check.step(end("n")), Step::Done(3));
     }
 
     #[test]
     fn an_end_mark_needs_this_requests_nonce() {
         assert_eq!(run().step(end("other")), Step::Broken);
         assert_eq!(run().step(frame(FrameKind::End, b"{}")), Step::Broken);
-        assert_eq!(run().step(end("n")), Step::Done(answer::exit(3)));
+        assert_eq!(run().step(end("n")), Step::Done(3));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use bex_proto::exec::{ExecCode, Operation};
 use tracing::{error, warn};
 
 use super::admission::Admitted;
-use super::{Exec, Located, records};
+use super::{Dialable, Exec, records};
 use crate::driver_client::{CallError, DialError, DriverConnection};
 use crate::sandbox::Look;
 
@@ -14,7 +14,7 @@ impl Exec {
     pub(super) async fn call_driver(
         &self,
         admitted: &Admitted,
-        located: &Located,
+        located: &Dialable,
     ) -> Result<(), ExecCode> {
         if located.target.legacy {
             // its one turn was given at its creation, and it is stopped by deleting it
@@ -26,7 +26,7 @@ impl Exec {
             .unwrap_or(Err(ExecCode::ExecTimeout))
     }
 
-    async fn perform(&self, admitted: &Admitted, located: &Located) -> Result<(), ExecCode> {
+    async fn perform(&self, admitted: &Admitted, located: &Dialable) -> Result<(), ExecCode> {
         match &admitted.operation {
             Operation::Turn { turn, priming } => {
                 let generation = located.target.generation;
@@ -57,7 +57,7 @@ impl Exec {
         }
     }
 
-    async fn dial(&self, located: &Located) -> Result<DriverConnection, ExecCode> {
+    async fn dial(&self, located: &Dialable) -> Result<DriverConnection, ExecCode> {
         let failed =
             match DriverConnection::open(located.address, &located.target, &self.deps.driver_keys)
                 .await
@@ -85,7 +85,7 @@ impl Exec {
     }
 }
 
-fn called(located: &Located, error: &CallError) -> ExecCode {
+fn called(located: &Dialable, error: &CallError) -> ExecCode {
     let code = match error {
         CallError::Busy => return ExecCode::Busy,
         CallError::NotSpoken => ExecCode::Unsupported,

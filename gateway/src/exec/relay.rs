@@ -15,12 +15,15 @@ use tracing::warn;
 use super::admission::Admitted;
 use super::answer::{self, Message, Refusal};
 use super::check::{self, Check, Step};
-use super::{EXEC_ANSWER_FRAMES, EXEC_LAST_FRAME_WAIT, Exec, Located};
-use crate::sandbox::ExecStartError;
+use super::{EXEC_ANSWER_FRAMES, EXEC_LAST_FRAME_WAIT, Exec};
+use crate::sandbox::{Afterwards, Ending, ExecStartError, Process, TargetRef};
 use crate::serve::ResponseBody;
 
 /// What is read from a process at once.
 const READ_BYTES: usize = 64 * 1024;
+
+/// The exit code of what was killed; only it can have a reason outside the process.
+const KILLED: i32 = 137;
 
 /// How a relay ends.
 enum End {
@@ -33,13 +36,13 @@ impl Exec {
     pub(super) async fn relay(
         self: &Arc<Self>,
         admitted: Admitted,
-        located: Located,
+        target: TargetRef,
     ) -> Response<ResponseBody> {
         let (queue, mut frames) = mpsc::channel(EXEC_ANSWER_FRAMES);
         let seat = admitted.seat.clone();
         let exec = Arc::clone(self);
         self.tasks
-            .spawn(async move { exec.run_relay(admitted, located, queue).await });
+            .spawn(async move { exec.run_relay(admitted, target, queue).await });
         match frames.recv().await {
             Some(Ok(first)) => answer::streamed(first, frames, seat),
             Some(Err(code)) => Refusal::from(code).response(),
@@ -51,7 +54,7 @@ impl Exec {
     async fn run_relay(
         self: Arc<Self>,
         admitted: Admitted,
-        located: Located,
+        target: TargetRef,
         queue: mpsc::Sender<Message>,
     ) {
         let mut out = Outlet {
@@ -60,7 +63,7 @@ impl Exec {
         };
         let pump = tokio::time::timeout_at(
             self.deadline(&admitted),
-            self.pump(&admitted, &located, &mut out),
+            self.pump(&admitted, &target, &mut out),
         );
         let end = tokio::select! {
             () = queue.closed() => End::CallerGone,
@@ -77,14 +80,15 @@ impl Exec {
         self.note_end(&admitted, result);
     }
 
-    async fn pump(&self, admitted: &Admitted, located: &Located, out: &mut Outlet) -> End {
+    async fn pump(&self, admitted: &Admitted, target: &TargetRef, out: &mut Outlet) -> End {
         let request = SandboxRequest {
             nonce: admitted.claims.jti.clone(),
             operation: admitted.operation.clone(),
         };
-        let mut pipe = match self.deps.targets.exec(&located.target, request).await {
+        let mut pipe = match self.deps.targets.exec(target, request).await {
             Ok(pipe) => pipe,
             Err(ExecStartError::Gone) => return End::Failed(ExecCode::SandboxTerminated),
+            Err(ExecStartError::Unsupported) => return End::Failed(ExecCode::Unsupported),
             Err(error) => {
                 warn!(
                     session = %admitted.session,
@@ -103,32 +107,53 @@ impl Exec {
                 Ok(Some(frame)) => {
                     let sent = match check.step(frame) {
                         Step::Pass(bytes) => out.send(bytes).await,
-                        Step::Done(bytes) => {
-                            return match out.send(bytes).await {
-                                Sent::Yes => End::Done,
-                                Sent::CallerGone => End::CallerGone,
-                            };
+                        Step::Done(exit_code) => {
+                            return finish(&mut *pipe.process, exit_code, out).await;
                         }
                         Step::Overflow(rest) => {
                             // a failed send is told by the failure that follows
                             let _ = out.send(rest).await;
                             return End::Failed(check::OVERFLOW);
                         }
-                        Step::Broken => return End::Failed(ExecCode::ExecTransport),
+                        Step::Broken => return broken(&mut *pipe.process).await,
                     };
                     if matches!(sent, Sent::CallerGone) {
                         return End::CallerGone;
                     }
                 }
                 Ok(None) => match pipe.output.read(&mut buffer).await {
-                    // without an end mark nobody knows whether this was all
-                    Ok(0) | Err(_) => return End::Failed(ExecCode::ExecTransport),
+                    Ok(0) | Err(_) => return broken(&mut *pipe.process).await,
                     Ok(n) => decoder.push(&buffer[..n]),
                 },
-                Err(_) => return End::Failed(ExecCode::ExecTransport),
+                Err(_) => return broken(&mut *pipe.process).await,
             }
         }
     }
+}
+
+/// The end mark came. Its process is believed unless another life is seen in the target's place: the target was looked at before it
+/// was entered by name, and the name may have changed hands between.
+async fn finish(process: &mut dyn Process, exit_code: i32, out: &mut Outlet) -> End {
+    let hint = match process.afterwards(Ending::Marked { exit_code }).await {
+        Afterwards::Other(_) => return End::Failed(ExecCode::ExecTransport),
+        Afterwards::Ending(hint) | Afterwards::Gone(Some(hint)) => Some(hint),
+        Afterwards::Same | Afterwards::Gone(None) | Afterwards::Unknown => None,
+    };
+    let hint = hint.filter(|_| exit_code == KILLED);
+    match out.send(answer::exit(exit_code, hint)).await {
+        Sent::Yes => End::Done,
+        Sent::CallerGone => End::CallerGone,
+    }
+}
+
+/// There is no end mark, so nobody knows whether this was all, whatever else was said. Only a life that is over is no transport's fault.
+async fn broken(process: &mut dyn Process) -> End {
+    End::Failed(match process.afterwards(Ending::Unmarked).await {
+        Afterwards::Gone(_) => ExecCode::SandboxTerminated,
+        Afterwards::Same | Afterwards::Ending(_) | Afterwards::Other(_) | Afterwards::Unknown => {
+            ExecCode::ExecTransport
+        }
+    })
 }
 
 enum Sent {

@@ -13,12 +13,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bex_proto::exec::SandboxRequest;
 use bex_proto::launch::{DRIVER_DIR, WORK_DIR, pod_of};
-use bytes::{BufMut, BytesMut};
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 use tracing::warn;
 
-use crate::sandbox::{ExecPipe, ExecStartError, Look, TargetRef, Targets};
+use crate::sandbox::{ExecPipe, ExecStartError, Look, TargetRef, Targets, request_frame};
 use process::RunningExec;
 use registry::Found;
 
@@ -111,20 +110,9 @@ impl Targets for LocalTargets {
             .map_err(ExecStartError::Start)?;
         Ok(ExecPipe {
             output: Box::pin(output),
-            keep: Box::new(running),
+            process: Box::new(running),
         })
     }
-}
-
-/// The request as the in-sandbox side reads it: `length u32 big-endian · JSON`.
-fn request_frame(request: &SandboxRequest) -> BytesMut {
-    let json = serde_json::to_vec(request).expect("a request is plain data and always serialises");
-    let mut frame = BytesMut::with_capacity(4 + json.len());
-    frame.put_u32(
-        u32::try_from(json.len()).expect("a request is bounded by the listener's body limit"),
-    );
-    frame.put_slice(&json);
-    frame
 }
 
 #[cfg(test)]

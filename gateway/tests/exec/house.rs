@@ -9,7 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bex_gateway::exec::{Exec, ExecDeps, ExecLimits, ExecRecords, SandboxRecord};
 use bex_gateway::metrics::Metrics;
-use bex_gateway::sandbox::{ExecPipe, ExecStartError, Look, TargetRef, Targets};
+use bex_gateway::sandbox::{ExecPipe, ExecStartError, Look, Process, TargetRef, Targets};
 use bex_gateway::serve::{ServeOptions, Serving, serve};
 use bex_proto::exec::{ExecError, Exit, Frame, FrameDecoder, FrameKind, Operation, SandboxRequest};
 use bex_proto::ticket::{ExecClaims, KeyRing, random_jti};
@@ -65,6 +65,8 @@ impl ScriptedTargets {
 
 struct Keep(Arc<AtomicBool>);
 
+impl Process for Keep {}
+
 impl Drop for Keep {
     fn drop(&mut self) {
         self.0.store(false, Ordering::SeqCst);
@@ -100,7 +102,7 @@ impl Targets for ScriptedTargets {
         });
         Ok(ExecPipe {
             output: Box::pin(ours),
-            keep: Box::new(Keep(Arc::clone(&self.alive))),
+            process: Box::new(Keep(Arc::clone(&self.alive))),
         })
     }
 }

@@ -3,5 +3,6 @@
 mod admission;
 mod driver;
 mod house;
+mod kubernetes;
 mod real;
 mod relay;

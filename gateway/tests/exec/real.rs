@@ -22,7 +22,7 @@ use tempfile::TempDir;
 use crate::house::{Answer, GENERATION, House, body, eventually, ring};
 
 /// The driver's binary beside this test's own, or in `BEX_BIN_DIR`.
-fn driver_bin() -> PathBuf {
+pub fn driver_bin() -> PathBuf {
     let dir = std::env::var_os("BEX_BIN_DIR")
         .map(PathBuf::from)
         .unwrap_or_else(|| {

@@ -18,7 +18,7 @@ pub enum Cut {
 pub enum Stall {
     /// Pings are answered, nothing else comes.
     Answering,
-    /// Nothing comes at all and nothing is read: a peer that is gone behind a living connection.
+    /// Nothing comes at all, no pong either: a peer that is gone behind a living connection. The client's leaving is still noticed.
     Dead,
 }
 

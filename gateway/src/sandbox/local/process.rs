@@ -5,6 +5,7 @@ use nix::unistd::Pid;
 use tokio::process::{Child, ChildStdin, ChildStdout};
 
 use super::EXEC_END_GRACE;
+use crate::sandbox::Process;
 
 /// A process group that ends with its owner: dropping this closes the process's input, on which it ends by itself and takes along
 /// what it started, possibly as another user; what is left after [`EXEC_END_GRACE`] is killed as a group.
@@ -31,6 +32,9 @@ impl RunningExec {
             .expect("spawned with piped input, which is closed by drop only")
     }
 }
+
+// what became of a process of this machine is seen in its output
+impl Process for RunningExec {}
 
 impl Drop for RunningExec {
     fn drop(&mut self) {

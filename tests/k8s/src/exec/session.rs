@@ -309,8 +309,8 @@ impl Flow {
                     self.exited = true;
                     return Ok(Over::Exit(code.unwrap_or(KILLED)));
                 }
-                heard = heard.recv(), if !dead => match heard {
-                    Some(Heard::Ping(payload)) if !self.session.plan.no_pongs => wire.frame(true, opcode::PONG, &payload).await?,
+                heard = heard.recv() => match heard {
+                    Some(Heard::Ping(payload)) if !dead && !self.session.plan.no_pongs => wire.frame(true, opcode::PONG, &payload).await?,
                     Some(Heard::Ping(_)) => {}
                     Some(Heard::Data) => quiet_since = Instant::now(),
                     Some(Heard::Close | Heard::Nonsense) => return Ok(Over::Closed),

@@ -1,0 +1,227 @@
+//! Sandboxes that are pods.
+//!
+//! A pod is read before anything is asked of it, and again when a process in it has ended. What counts is its UID, phase, deletion
+//! and its container's state; an address that it still shows means nothing, as another pod may have it by now. Processes run by
+//! `pods/exec` over one WebSocket each (`upgrade`, `channel`). What the cluster says of their end is never taken for an end: only the
+//! end mark in the output is. Texts of the cluster repeat argv and are neither logged nor returned.
+
+mod afterwards;
+mod channel;
+mod client;
+mod pod;
+mod reach;
+mod status;
+mod upgrade;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bex_proto::exec::{Operation, SandboxRequest};
+use bex_proto::launch::pod_of;
+use bex_proto::limits;
+use futures::StreamExt;
+use k8s_openapi::api::core::v1::Pod;
+use kube::{Api, Client};
+use tokio_util::io::StreamReader;
+use tracing::{error, warn};
+
+use crate::sandbox::{ExecPipe, ExecStartError, Inside, Look, TargetRef, Targets, request_frame};
+use afterwards::PodProcess;
+use pod::{Alive, Sight};
+
+pub use channel::Pace;
+pub use client::{ClientError, KubernetesConfig};
+pub use reach::{LoopbackPods, Reach};
+
+/// One read of a pod: a healthy API server needs milliseconds.
+const LOOK_TIMEOUT: Duration = Duration::from_secs(3);
+/// From the request to the upgraded connection: the runtime starts the process in that time.
+const START_TIMEOUT: Duration = Duration::from_secs(15);
+/// A namespace is a DNS label.
+const LABEL_BYTES: usize = 63;
+
+/// The pods of a cluster.
+#[derive(Clone)]
+pub struct KubernetesTargets {
+    client: Client,
+    reach: Reach,
+    /// The driver's binary, its subcommand and directory, all inside the container.
+    argv: Arc<[String]>,
+    pace: Pace,
+}
+
+impl std::fmt::Debug for KubernetesTargets {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("KubernetesTargets")
+            .field("reach", &self.reach)
+            .finish_non_exhaustive()
+    }
+}
+
+impl KubernetesTargets {
+    /// Reads the credentials; connects on first use.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn new(config: KubernetesConfig) -> Result<Self, ClientError> {
+        let client = client::connect(&config).await?;
+        let argv = [&*config.driver_bin, "exec", "--dir", &*config.driver_dir];
+        Ok(Self {
+            client,
+            reach: config.reach,
+            argv: argv.map(str::to_owned).into(),
+            pace: Pace::default(),
+        })
+    }
+
+    /// Other times than the real ones, for tests.
+    #[must_use]
+    pub fn with_pace(mut self, pace: Pace) -> Self {
+        self.pace = pace;
+        self
+    }
+
+    /// Reads the pod. Bounded by [`LOOK_TIMEOUT`].
+    async fn sight(&self, target: &TargetRef) -> Sight {
+        if !is_ours(target) {
+            return Sight::Gone(pod::Why::Foreign);
+        }
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), &target.namespace);
+        match tokio::time::timeout(LOOK_TIMEOUT, pods.get_opt(&target.pod)).await {
+            Ok(Ok(Some(pod))) => pod::judge(&pod, target),
+            Ok(Ok(None)) => Sight::Gone(pod::Why::Deleted),
+            Ok(Err(kube::Error::Api(status))) if matches!(status.code, 401 | 403) => {
+                // until somebody grants it nothing works in this namespace
+                error!(
+                    namespace = target.namespace,
+                    status = status.code,
+                    "the gateway may not get pods"
+                );
+                Sight::Unknown
+            }
+            Ok(Err(kube::Error::Api(status))) => {
+                warn!(session = %target.session, status = status.code, "a pod cannot be read");
+                Sight::Unknown
+            }
+            Ok(Err(error)) => {
+                warn!(session = %target.session, %error, "a pod cannot be read");
+                Sight::Unknown
+            }
+            Err(_) => {
+                warn!(session = %target.session, "the api server does not answer in time");
+                Sight::Unknown
+            }
+        }
+    }
+
+    /// The pod, when a process may be started in it for `operation`.
+    async fn enter(
+        &self,
+        target: &TargetRef,
+        operation: &Operation,
+    ) -> Result<Alive, ExecStartError> {
+        let reads = matches!(
+            operation,
+            Operation::Observe { .. } | Operation::ReadTranscript { .. }
+        );
+        match self.sight(target).await {
+            Sight::Alive(alive) if reads || !alive.terminating => Ok(alive),
+            Sight::Alive(_) | Sight::Gone(_) => Err(ExecStartError::Gone),
+            Sight::NotYet | Sight::Unknown => Err(ExecStartError::NotReachable),
+        }
+    }
+}
+
+#[async_trait]
+impl Targets for KubernetesTargets {
+    async fn look(&self, target: &TargetRef) -> Look {
+        let alive = match self.sight(target).await {
+            Sight::Alive(alive) => alive,
+            Sight::NotYet => return Look::NotYet,
+            Sight::Gone(_) => return Look::Gone,
+            Sight::Unknown => return Look::Unknown,
+        };
+        let Some(ip) = alive.ready_at else {
+            return Look::NotYet;
+        };
+        if !self.reach.allows(ip) {
+            warn!(session = %target.session, %ip, "a pod's address is in none of the configured ranges");
+            return Look::Unknown;
+        }
+        Look::Running {
+            address: SocketAddr::new(ip, limits::DRIVER_PORT),
+            terminating: alive.terminating,
+        }
+    }
+
+    async fn inside(&self, target: &TargetRef) -> Inside {
+        match self.sight(target).await {
+            Sight::Alive(alive) if alive.terminating => Inside::ReadOnly,
+            Sight::Alive(_) => Inside::Open,
+            Sight::Gone(_) => Inside::Gone,
+            Sight::NotYet | Sight::Unknown => Inside::NotReachable,
+        }
+    }
+
+    async fn exec(
+        &self,
+        target: &TargetRef,
+        request: SandboxRequest,
+    ) -> Result<ExecPipe, ExecStartError> {
+        let alive = self.enter(target, &request.operation).await?;
+        let upgrade = upgrade::open(&self.client, target, &self.argv);
+        let opened = match tokio::time::timeout(START_TIMEOUT, upgrade).await {
+            Ok(opened) => opened,
+            Err(_) => Err(upgrade::Refused::Late),
+        };
+        let socket = match opened {
+            Ok(socket) => socket,
+            Err(refused) => return Err(self.refused(target, refused).await),
+        };
+        let (output, ended) = channel::start(socket, request_frame(&request).freeze(), self.pace);
+        Ok(ExecPipe {
+            output: Box::pin(StreamReader::new(output.boxed())),
+            process: Box::new(PodProcess::new(
+                self.clone(),
+                target.clone(),
+                alive.container_id,
+                ended,
+            )),
+        })
+    }
+}
+
+impl KubernetesTargets {
+    /// What a refusal means is for the pod to say, not for its text: the same dead container is refused in several ways.
+    async fn refused(&self, target: &TargetRef, refused: upgrade::Refused) -> ExecStartError {
+        match &refused {
+            upgrade::Refused::Subprotocol => {
+                error!(
+                    namespace = target.namespace,
+                    "the cluster knows neither v5 nor v4 of the exec subprotocol"
+                );
+                return ExecStartError::Unsupported;
+            }
+            upgrade::Refused::Forbidden(lacking) => {
+                error!(namespace = target.namespace, %lacking, "the gateway may not exec");
+            }
+            _ => {
+                if let Sight::Gone(_) = self.sight(target).await {
+                    return ExecStartError::Gone;
+                }
+            }
+        }
+        ExecStartError::Start(std::io::Error::other(refused))
+    }
+}
+
+/// Whether the names are such as the api gives. No other name ever becomes part of a path.
+fn is_ours(target: &TargetRef) -> bool {
+    let label = |text: &str| {
+        let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+        (1..=LABEL_BYTES).contains(&text.len()) && text.bytes().all(plain)
+    };
+    target.pod == pod_of(&target.session, target.generation) && label(&target.namespace)
+}

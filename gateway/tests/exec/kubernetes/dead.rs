@@ -1,0 +1,193 @@
+//! Pods that cannot be entered: each says so by its status, whatever address it still shows.
+
+use bex_proto::exec::Operation;
+use bex_proto::{Generation, TurnNo};
+use bex_testk8s::{Image, Options, Style};
+use serde_json::{Value, json};
+
+use super::world::{IMAGE, NS, World, read, run, world_pod};
+use crate::house::GENERATION;
+
+fn gone() -> (u16, String) {
+    (404, "sandbox_terminated".into())
+}
+
+fn transport() -> (u16, String) {
+    (502, "exec_transport".into())
+}
+
+fn stop() -> Operation {
+    Operation::Stop { turn: TurnNo(1) }
+}
+
+#[tokio::test]
+async fn no_pod_another_pod_another_container() {
+    let world = World::new(Options::default()).await;
+    assert_eq!(
+        world
+            .call_as(&read(0), "another-uid", "sandbox")
+            .await
+            .problem(),
+        gone()
+    );
+    assert_eq!(
+        world
+            .call_as(&run("true", None), &world.uid, "nosuch")
+            .await
+            .problem(),
+        transport()
+    );
+    assert_eq!(
+        world.cluster.execs().len(),
+        0,
+        "nothing was asked of a pod that is not ours"
+    );
+    world.cluster.delete_pod(NS, &world.pod, Some(0));
+    assert_eq!(world.call(&read(0)).await.problem(), gone());
+    let again = world
+        .cluster
+        .create(NS, world_pod(&world.session))
+        .expect("made");
+    world.cluster.ready(NS, &world.pod).await;
+    assert_eq!(
+        world.call(&read(0)).await.problem(),
+        gone(),
+        "the name is the same, the pod is not"
+    );
+    let now = again["metadata"]["uid"].as_str().expect("a uid");
+    assert_eq!(
+        world
+            .call_as(&read(0), now, "sandbox")
+            .await
+            .exit()
+            .exit_code,
+        0
+    );
+}
+
+#[tokio::test]
+async fn names_that_the_api_does_not_give_are_not_asked_for() {
+    let world = World::new(Options::default()).await;
+    let operation = read(0);
+    for change in [
+        |claims: &mut bex_proto::ticket::ExecClaims| claims.ns = "demo/../kube-system".into(),
+        |claims: &mut bex_proto::ticket::ExecClaims| claims.pod = "kube-proxy".into(),
+        |claims: &mut bex_proto::ticket::ExecClaims| {
+            claims.generation = Generation(GENERATION.0 + 1)
+        },
+    ] {
+        let mut claims = world.house.claims(&operation);
+        claims.pod_uid = world.uid.clone();
+        change(&mut claims);
+        let answer = world
+            .house
+            .ask(
+                Some(&claims.sign(&world.house.ring)),
+                crate::house::body(&operation),
+            )
+            .await;
+        assert_eq!(answer.problem(), gone());
+    }
+    assert!(world.cluster.requests().is_empty());
+}
+
+#[tokio::test]
+async fn what_has_not_begun_is_not_gone() {
+    let elsewhere = |pod: &mut Value| pod["spec"]["nodeSelector"] = json!({"disk": "none"});
+    let no_image = |pod: &mut Value| pod["spec"]["containers"][0]["image"] = json!("missing");
+    let slow_init =
+        |pod: &mut Value| pod["spec"]["initContainers"] = json!([{"name": "init", "image": IMAGE}]);
+    for (what, change) in [
+        ("no node", &elsewhere as &dyn Fn(&mut Value)),
+        ("no image", &no_image),
+        ("init", &slow_init),
+    ] {
+        let mut world = World::without_pod(Options::default()).await;
+        world
+            .cluster
+            .image("missing", Image::missing("ErrImagePull"));
+        let mut pod = world_pod(&world.session);
+        change(&mut pod);
+        let made = world.cluster.create(NS, pod).expect("made");
+        world.uid = super::world::uid(&made);
+        world
+            .cluster
+            .eventually(NS, &world.pod, |p| p["status"]["conditions"].is_array())
+            .await;
+        assert_eq!(world.call(&read(0)).await.problem(), transport(), "{what}");
+        assert_eq!(world.call(&stop()).await.problem(), transport(), "{what}");
+        world.cluster.delete_pod(NS, &world.pod, Some(0));
+        assert_eq!(world.call(&read(0)).await.problem(), gone(), "{what}");
+    }
+}
+
+#[tokio::test]
+async fn what_has_ended_is_gone_though_it_shows_an_address() {
+    for how in ["succeeded", "failed", "looping"] {
+        let world = World::new(Options::default()).await;
+        match how {
+            "succeeded" => world.cluster.finish(NS, &world.pod, 0),
+            "failed" => world.cluster.finish(NS, &world.pod, 3),
+            _ => world.cluster.crash_loop(NS, &world.pod),
+        };
+        let state = world
+            .cluster
+            .eventually(NS, &world.pod, |p| {
+                p["status"]["containerStatuses"][0]["state"]["running"].is_null()
+            })
+            .await;
+        assert!(state["status"]["podIP"].is_string());
+        for operation in [read(0), run("true", None), stop()] {
+            assert_eq!(world.call(&operation).await.problem(), gone(), "{how}");
+        }
+        assert!(world.cluster.execs().is_empty(), "not even tried");
+    }
+}
+
+/// Between the look and the exec the container may die, and its death is told in two ways.
+#[tokio::test]
+async fn one_death_has_one_answer_however_it_is_told() {
+    for style in [Style::V1_36, Style::V1_34, Style::V1_29] {
+        // the status still says that it runs: nobody can say that it is gone
+        let world = World::new(Options {
+            style,
+            ..Options::default()
+        })
+        .await;
+        let alive = world.cluster.pod(NS, &world.pod).expect("the pod")["status"].clone();
+        world.cluster.finish(NS, &world.pod, 3);
+        world
+            .cluster
+            .eventually(NS, &world.pod, |p| p["status"]["phase"] == "Failed")
+            .await;
+        world
+            .cluster
+            .edit_pod(NS, &world.pod, |p| p["status"] = alive);
+        assert_eq!(
+            world.call(&read(0)).await.problem(),
+            transport(),
+            "{style:?}"
+        );
+        let late = world.cluster.execs().len();
+        assert_eq!(
+            late,
+            usize::from(style == Style::V1_34),
+            "a 500, or a 101 and then the error: {style:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_pod_that_is_being_deleted_can_be_read_and_nothing_else() {
+    let world = World::new(Options::default()).await;
+    let log = world.log(100_000);
+    world.cluster.delete_pod(NS, &world.pod, Some(30));
+    // its endpoints are taken away while it still runs
+    world.cluster.edit_pod(NS, &world.pod, |p| {
+        p["status"]["conditions"] = json!([{"type": "Ready", "status": "False"}]);
+        p["status"]["containerStatuses"][0]["ready"] = json!(false);
+    });
+    let (bytes, failures) = world.harvest().await;
+    assert_eq!((bytes == log, failures.len()), (true, 0));
+    assert_eq!(world.call(&run("true", None)).await.problem(), gone());
+}
