@@ -125,3 +125,37 @@ fn debug_output_holds_no_secret() {
         assert!(!text.contains(secret), "{text}");
     }
 }
+
+#[test]
+fn pods_need_their_ranges_and_never_the_machine_itself() {
+    let mut variables = good();
+    for gone in ["BEX_LOCAL", "BEX_SANDBOX_DIR", "BEX_DRIVER_BIN"] {
+        variables.remove(gone);
+    }
+    variables.insert("BEX_SANDBOX_KIND", "kubernetes".to_owned());
+    variables.insert("BEX_EXEC_LISTEN", ":8081".to_owned());
+    assert_eq!(refused(&variables), ["BEX_POD_NETWORKS"]);
+    variables.insert("BEX_POD_NETWORKS", "10.244.0.0/16,fd00::/8".to_owned());
+    let config = read(&variables).expect("accepted");
+    let Sandboxes::Kubernetes(kubernetes) = config.sandboxes else {
+        panic!("another kind")
+    };
+    assert_eq!(kubernetes.kubeconfig, None, "a service account's");
+    assert_eq!(kubernetes.driver_bin, "/opt/bex/bex-driver");
+    assert_eq!(kubernetes.driver_dir, "/var/lib/bex/driver");
+    for range in [
+        "127.0.0.0/8",
+        "0.0.0.0/0",
+        "169.254.0.0/16",
+        "10.0.0.0/8,::/0",
+    ] {
+        variables.insert("BEX_POD_NETWORKS", range.to_owned());
+        assert_eq!(refused(&variables), ["BEX_POD_NETWORKS"], "{range}");
+    }
+    // a double of a cluster has its pods on loopback, and then everything is there
+    variables.insert("BEX_POD_NETWORKS", "127.3.4.0/24".to_owned());
+    variables.insert("BEX_LOCAL", "1".to_owned());
+    assert_eq!(refused(&variables), ["BEX_EXEC_LISTEN"]);
+    variables.remove("BEX_EXEC_LISTEN");
+    assert!(read(&variables).is_ok());
+}

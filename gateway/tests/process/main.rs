@@ -2,4 +2,5 @@
 
 mod attach;
 mod house;
+mod kubernetes;
 mod start;

@@ -1,0 +1,351 @@
+//! The binary with sandboxes that are pods: delivered, watched and read, all through a double of a cluster.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use bex_proto::driver::DriverKey;
+use bex_proto::exec::{self, Exit, Frame, FrameDecoder, FrameKind, Operation};
+use bex_proto::launch::{
+    AgentSpec as LaunchAgent, CONTAINER, Isolation, Launch, POD_DRIVER_BIN, POD_DRIVER_DIR, pod_of,
+};
+use bex_proto::session::SessionKind;
+use bex_proto::ticket::{
+    ATTACH_HEADER, AttachAction, AttachClaims, ExecClaims, KeyRing, random_jti,
+};
+use bex_proto::transcript::sha256_hex;
+use bex_proto::{Generation, SessionId, TurnNo};
+use bex_store::dispatch::{BeginDelivery, BeginGeneration, Delivery, NewSandbox, Step};
+use bex_store::sessions::{AgentSpec, NewSession};
+use bex_store::{Db, DbConfig};
+use bex_testk8s::{Cluster, Image, Options, Transport};
+use bex_testpg::Database;
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use jiff::Timestamp;
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+use tokio::net::TcpStream;
+
+use super::house::{Gateway, Login, PATIENCE, attach_keys, database, gateway};
+
+const NS: &str = "acme-sandbox";
+const IMAGE: &str = "sandbox:1";
+const PROMPT: &str = "say this again";
+
+fn ring(kid: char) -> KeyRing {
+    KeyRing::parse(&format!("{kid}:{}", String::from(kid).repeat(64))).expect("a ring")
+}
+
+/// The driver's binary beside this test's own, or in `BEX_BIN_DIR`.
+fn driver_bin() -> PathBuf {
+    let beside = PathBuf::from(env!("CARGO_BIN_EXE_bex-gateway"));
+    let dir =
+        std::env::var_os("BEX_BIN_DIR").map_or_else(|| beside.with_file_name(""), PathBuf::from);
+    let binary = dir.join("bex-driver");
+    assert!(
+        binary.exists(),
+        "{} is missing: cargo build -p bex-driver",
+        binary.display()
+    );
+    binary
+}
+
+async fn cluster() -> Cluster {
+    let options = Options {
+        transport: Transport::Tls,
+        ..Options::default()
+    };
+    let cluster = Cluster::start(options).await.expect("a cluster");
+    cluster.namespace(NS);
+    cluster.image(IMAGE, Image::pause().file(POD_DRIVER_BIN, driver_bin()));
+    cluster.grant(
+        NS,
+        ("bex", "gateway"),
+        &[("pods", &["get"]), ("pods/exec", &["get", "create"])],
+    );
+    cluster
+}
+
+/// A pod as the api makes one, with an agent that repeats its prompt.
+fn pod(session: &SessionId, generation: Generation) -> Value {
+    let launch = Launch {
+        session: session.clone(),
+        workspace: "acme".parse().expect("an id"),
+        generation,
+        key: DriverKey::derive(ring('d').signing_key().1, session, generation).to_hex(),
+        listen: "0.0.0.0:8787".parse().expect("an address"),
+        dir: POD_DRIVER_DIR.into(),
+        workdir: "/tmp".into(),
+        agent: LaunchAgent::Command {
+            argv: vec!["/bin/cat".into()],
+            env: Default::default(),
+        },
+        secrets: Default::default(),
+        legacy: None,
+        isolation: Isolation::None,
+    };
+    let launch = serde_json::to_string(&launch).expect("plain data");
+    json!({"metadata": {"name": pod_of(session, generation), "annotations": {"bex/launch": launch}},
+        "spec": {"restartPolicy": "Never",
+            "volumes": [{"name": "driver", "emptyDir": {}}, {"name": "launch", "downwardAPI": {"items":
+                [{"path": "launch.json", "fieldRef": {"fieldPath": "metadata.annotations['bex/launch']"}}]}}],
+            "containers": [{"name": CONTAINER, "image": IMAGE,
+                "command": [POD_DRIVER_BIN, "serve", "--launch", "/etc/bex/launch.json"],
+                "readinessProbe": {"httpGet": {"path": "/healthz", "port": 8787}},
+                "volumeMounts": [{"name": "driver", "mountPath": POD_DRIVER_DIR},
+                    {"name": "launch", "mountPath": "/etc/bex"}]}]}})
+}
+
+/// A session whose pod is ready and whose turn is recorded as being delivered; and the pod.
+async fn session(database: &Database, cluster: &Cluster) -> (SessionId, Value) {
+    let db = Db::connect(&DbConfig::new(database.url.clone(), "test")).expect("a pool");
+    let new = NewSession {
+        id: SessionId::random(),
+        workspace: "acme".parse().expect("an id"),
+        kind: SessionKind::Interactive,
+        workflow_id: None,
+        title: None,
+        repo: None,
+        branch: None,
+        agent: AgentSpec {
+            profile: "demo".into(),
+            model: None,
+            args: vec![],
+            env: vec![],
+        },
+        prompt: PROMPT.into(),
+        created_by: "somebody".into(),
+        live_limit: 10,
+        idempotency: None,
+    };
+    db.create_session(&new).await.expect("created");
+    let claims = db.claim_dispatches("test", 10).await.expect("claims");
+    let sandbox = NewSandbox {
+        kind: "kubernetes",
+        namespace: NS,
+        container: CONTAINER,
+        legacy: false,
+        driver_kid: "d",
+    };
+    let begun = db
+        .begin_generation(&claims[0], &sandbox)
+        .await
+        .expect("begun");
+    let BeginGeneration::Begun { generation, .. } = begun else {
+        panic!("no generation")
+    };
+    cluster.create(NS, pod(&new.id, generation)).expect("made");
+    let made = cluster.ready(NS, &pod_of(&new.id, generation)).await;
+    let uid = made["metadata"]["uid"].as_str().expect("a uid");
+    assert_eq!(
+        db.sandbox_ready(&claims[0], generation, uid)
+            .await
+            .expect("ready"),
+        Step::Done
+    );
+    let begun = db
+        .begin_delivery(&claims[0], generation)
+        .await
+        .expect("delivering");
+    assert_eq!(begun, BeginDelivery::Begun);
+    assert_eq!(
+        db.delivered(&claims[0], Delivery::Accepted)
+            .await
+            .expect("delivered"),
+        Step::Done
+    );
+    (new.id, made)
+}
+
+async fn send(to: SocketAddr, request: Request<Full<Bytes>>) -> Response<Incoming> {
+    let socket = TcpStream::connect(to).await.expect("a connection");
+    let (mut sender, connection) = http1::handshake(TokioIo::new(socket))
+        .await
+        .expect("a handshake");
+    tokio::spawn(connection);
+    sender.send_request(request).await.expect("an answer")
+}
+
+/// Asks the exec listener; the whole answer's frames.
+async fn ask(
+    to: SocketAddr,
+    session: &SessionId,
+    pod: &Value,
+    operation: &Operation,
+) -> Vec<Frame> {
+    let body = serde_json::to_vec(operation).expect("plain data");
+    let now = Timestamp::now().as_second();
+    let word = |name: &str| pod["metadata"][name].as_str().expect("a word").to_owned();
+    let claims = ExecClaims {
+        sub: "system:agent-session-completer".into(),
+        ws: "acme".parse().expect("an id"),
+        ses: Some(session.clone()),
+        generation: Generation(1),
+        pod: word("name"),
+        pod_uid: word("uid"),
+        ns: NS.into(),
+        container: CONTAINER.into(),
+        op: operation.name(),
+        body: sha256_hex(&body),
+        iat: now,
+        exp: now + 60,
+        jti: random_jti(),
+    };
+    let request = Request::post("/v1/exec")
+        .header(exec::TICKET_HEADER, claims.sign(&ring('e')))
+        .body(Full::new(body.into()))
+        .expect("a request");
+    let answer = send(to, request).await;
+    assert_eq!(answer.status(), 200, "{:?}", answer.headers());
+    let body = answer
+        .into_body()
+        .collect()
+        .await
+        .expect("a whole body")
+        .to_bytes();
+    let mut decoder = FrameDecoder::default();
+    decoder.push(&body);
+    std::iter::from_fn(|| decoder.next_frame().expect("well-formed")).collect()
+}
+
+async fn attach(to: SocketAddr, session: &SessionId) -> Response<Incoming> {
+    let now = Timestamp::now().as_second();
+    let claims = AttachClaims {
+        sub: "u".into(),
+        ses: session.clone(),
+        ws: "acme".parse().expect("an id"),
+        act: AttachAction::Read,
+        trn: None,
+        rpo: false,
+        generation: None,
+        pod: None,
+        pod_uid: None,
+        ns: None,
+        iat: now,
+        exp: now + 90,
+        jti: random_jti(),
+    };
+    let keys = KeyRing::parse(&attach_keys()).expect("a ring");
+    let request = Request::get(format!("/v1/agent-sessions/{session}/stream"))
+        .header("host", to.to_string())
+        .header(ATTACH_HEADER, claims.sign(&keys))
+        .body(Full::default())
+        .expect("a request");
+    let answer = send(to, request).await;
+    assert_eq!(answer.status(), 200);
+    answer
+}
+
+/// Reads on until the stream said `wanted`.
+async fn until(stream: &mut Response<Incoming>, wanted: &str) {
+    let mut said = String::new();
+    while !said.contains(wanted) {
+        let frame = tokio::time::timeout(PATIENCE, stream.body_mut().frame()).await;
+        let frame = frame.unwrap_or_else(|_| panic!("never: {wanted} in {said}"));
+        let frame = frame.unwrap_or_else(|| panic!("ended before {wanted}: {said}"));
+        let data = frame.expect("not broken").into_data().expect("data");
+        said.push_str(std::str::from_utf8(&data).expect("text"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_in_a_pod_is_delivered_watched_and_read() {
+    let (database, cluster) = (database().await, cluster().await);
+    let login = Login::new(&database);
+    let (session, pod) = session(&database, &cluster).await;
+    let mut command = gateway(&login.url());
+    command
+        .env("BEX_LISTEN_DATABASE_URL", login.url())
+        .env("BEX_SANDBOX_KIND", "kubernetes")
+        .env(
+            "BEX_KUBECONFIG",
+            cluster.kubeconfig("bex", "gateway").expect("a kubeconfig"),
+        )
+        .env("BEX_POD_NETWORKS", cluster.pod_network());
+    let mut gateway = Gateway::start(command);
+    let at = gateway.ready();
+
+    // a viewer is there before the turn begins, and is shown it through the pod's address
+    let mut viewer = attach(at.attach, &session).await;
+    until(&mut viewer, "data-bex-live").await;
+    let turn = Operation::Turn {
+        turn: TurnNo(1),
+        priming: None,
+    };
+    let delivered = ask(at.exec, &session, &pod, &turn).await;
+    let exit: Exit = serde_json::from_slice(&delivered[0].payload).expect("an exit");
+    assert_eq!(exit.exit_code, 0);
+    until(&mut viewer, PROMPT).await;
+
+    // the log is read by exec, and says the same
+    let observe = Operation::Observe {
+        turn: TurnNo(1),
+        offset: 0,
+    };
+    let frames = ask(at.exec, &session, &pod, &observe).await;
+    let log: Vec<u8> = frames
+        .iter()
+        .filter(|f| f.kind == FrameKind::Stdout)
+        .flat_map(|f| f.payload.to_vec())
+        .collect();
+    assert!(String::from_utf8_lossy(&log).contains(PROMPT));
+    assert_eq!(frames.last().map(|f| f.kind), Some(FrameKind::Exit));
+
+    // what was shown is stored
+    let stored = || {
+        let count =
+            format!("SELECT parts > 0 FROM transcript_heads WHERE session_id = '{session}'");
+        database.sql(&count).expect("counted")
+    };
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    while !stored().contains('t') {
+        assert!(tokio::time::Instant::now() < deadline, "never stored");
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    drop(viewer);
+    gateway.signal(Signal::SIGTERM);
+    let (code, log) = gateway.end();
+    assert_eq!(code, Some(0), "{log}");
+    let loud = log
+        .lines()
+        .filter(|line| line.contains("\"ERROR\""))
+        .collect::<Vec<_>>();
+    assert!(loud.is_empty(), "{loud:?}");
+    let requests = cluster.requests();
+    assert!(
+        requests
+            .iter()
+            .all(|r| r.user == "system:serviceaccount:bex:gateway"),
+        "{requests:?}"
+    );
+    assert!(
+        requests.iter().all(|r| r.verb == "get"),
+        "it looks and enters, nothing else"
+    );
+}
+
+#[tokio::test]
+async fn without_a_cluster_it_does_not_start() {
+    let database = database().await;
+    let login = Login::new(&database);
+    for (name, value, code) in [
+        ("BEX_POD_NETWORKS", "", 64),
+        ("BEX_POD_NETWORKS", "10.0.0.0/99", 64),
+        ("BEX_KUBECONFIG", "relative", 64),
+        ("BEX_POD_DRIVER_BIN", "bex-driver", 64),
+        ("BEX_KUBECONFIG", "/nonexistent", 1),
+    ] {
+        let mut command = gateway(&login.url());
+        command
+            .env("BEX_SANDBOX_KIND", "kubernetes")
+            .env("BEX_POD_NETWORKS", "10.0.0.0/8")
+            .env(name, value);
+        let (ended, log) = Gateway::start(command).end();
+        assert_eq!(ended, Some(code), "{name}={value}: {log}");
+        assert!(code != 64 || log.contains(name), "{log}");
+    }
+}
