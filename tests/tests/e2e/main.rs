@@ -13,6 +13,7 @@ mod edge;
 mod exec;
 mod faulty_drivers;
 mod headers;
+mod join;
 mod lifecycle;
 mod logs;
 mod oidc;
