@@ -8,7 +8,7 @@ use bex_gateway::sandbox::kubernetes::{
     KubernetesConfig, KubernetesTargets, LoopbackPods, Pace, Reach,
 };
 use bex_proto::driver::DriverKey;
-use bex_proto::exec::{ExecCode, FrameKind, LogWindow, Operation, WindowHeader};
+use bex_proto::exec::{ExecCode, ExecError, FrameKind, LogWindow, Operation, WindowHeader};
 use bex_proto::launch::{
     AgentSpec, CONTAINER, Isolation, LAUNCH_FILE, Launch, POD_DRIVER_BIN, POD_DRIVER_DIR, pod_of,
 };
@@ -156,11 +156,15 @@ impl World {
                 assert_eq!(window.offset, bytes.len() as u64);
                 first.get_or_insert(window);
             }
-            bytes.extend(answer.bytes(FrameKind::Stdout));
+            for frame in frames.iter().filter(|f| f.kind == FrameKind::Stdout) {
+                bytes.extend_from_slice(&frame.payload);
+            }
             if frames.last().is_some_and(|f| f.kind == FrameKind::Exit) {
                 break;
             }
-            failures.push(answer.error().code);
+            let last = frames.last().expect("a last frame");
+            let error: ExecError = serde_json::from_slice(&last.payload).expect("an error");
+            failures.push(error.code);
         }
         let first = first.expect("a header");
         assert_eq!(
