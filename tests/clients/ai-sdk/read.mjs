@@ -5,6 +5,8 @@ import { loadClients, resume } from './clients.mjs';
 import { faultsOfEvents, faultsOfFolding, faultsOfPage, told } from './judge.mjs';
 import { bytesByCursor, finishedCalls, textsOf } from './stored.mjs';
 
+/** A time is the least of so many: the machine may do other things. */
+const TRIES = 3;
 /** What a folded replay of twenty thousand deltas may take a page, from its request to its last word. */
 const FOLDED_MS = 500;
 
@@ -32,12 +34,20 @@ async function judge(job) {
       verdict.faults.push(`ai ${client.version} folded: ${fault}`);
     }
     if (job.timed) {
-      const [took, without] = [folded, whole].map(page => `${page.ms.toFixed(0)} ms`);
+      const least = Math.min(folded.ms, ...(await timesOf(client, about, verdict)));
+      const [took, without] = [least, whole.ms].map(ms => `${ms.toFixed(0)} ms`);
       verdict.notes.push(`ai ${client.version} with ?compact=1 ${took} (floor: under ${FOLDED_MS} ms), without ${without}`);
-      if (folded.ms >= FOLDED_MS) verdict.faults.push(`ai ${client.version} with ?compact=1 takes ${took}`);
+      if (least >= FOLDED_MS) verdict.faults.push(`ai ${client.version} with ?compact=1 takes ${took}`);
     }
   }
   return verdict;
+}
+
+/** What further folded reads take. */
+async function timesOf(client, about, verdict) {
+  const times = [];
+  for (let i = 1; i < TRIES; i += 1) times.push((await read(client, about, 'folded', verdict))?.ms ?? Infinity);
+  return times;
 }
 
 /** One client, one stream; `undefined` when it threw. */

@@ -2,12 +2,19 @@
 import { until } from './level.mjs';
 import { linesOf } from './judge.mjs';
 
+/** Characters that a failure tells of a page's messages. */
+const SHOWN = 2000;
+
 /** A page that shows one session. Whoever extends it has `shown`, `requests`, `reload`, `send`, `readOn` and `close`. */
 export class Tab {
   /** Waits until the page is as wanted and gives what it shows. */
   async until(what, isWanted) {
     let page;
-    const told = async () => `; the page shows ${JSON.stringify(page).slice(-2000)} after ${JSON.stringify(await this.requests())}`;
+    const told = async () => {
+      const { status, error, messages } = page;
+      const asked = JSON.stringify(await this.requests());
+      return `; status ${status}, error ${error}, asked ${asked}, shown ${JSON.stringify(messages).slice(-SHOWN)}`;
+    };
     const look = async () => {
       page = await this.shown();
       return isWanted(page) && page;
@@ -15,9 +22,10 @@ export class Tab {
     return until(what, look, told);
   }
 
-  /** Waits until it shows so many lines of the demo agent and still expects more. */
+  /** Waits until it shows so many lines of the demo agent and still expects more; `submitted` is a stream that has said nothing new. */
   async untilInTheMiddle(lines) {
-    return this.until(`${lines} lines are shown`, page => page.status === 'streaming' && linesOf(page).length >= lines);
+    const isReading = page => page.status === 'streaming' || page.status === 'submitted';
+    return this.until(`${lines} lines are shown`, page => isReading(page) && linesOf(page).length >= lines);
   }
 
   /** Waits until it has read to the end of what has begun. */

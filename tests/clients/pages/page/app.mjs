@@ -1,5 +1,5 @@
 // The page under test: it shows a session with useChat, resumes it when it is mounted, and reads on after a lost connection.
-import { StrictMode, createElement as h, useEffect, useRef } from 'react';
+import { StrictMode, createElement as h, useEffect, useRef, useState } from 'react';
 import { createRoot } from 'react-dom/client';
 import { sessionTransport } from './transport.mjs';
 
@@ -51,6 +51,8 @@ function Part({ part }) {
  * again with an empty list. */
 function useReadingOn({ status, error, resumeStream, setMessages }, transport) {
   const tries = useRef(0);
+  // an error after an error changes no status
+  const [ended, setEnded] = useState(0);
   useEffect(() => {
     if (status === 'ready') tries.current = 0;
     if (status !== 'error' || tries.current === TRIES) return;
@@ -61,7 +63,7 @@ function useReadingOn({ status, error, resumeStream, setMessages }, transport) {
     }
     const again = () => {
       tries.current += 1;
-      void resumeStream();
+      void resumeStream().finally(() => setEnded(n => n + 1));
     };
     if (!window.navigator.onLine) {
       window.addEventListener('online', again, { once: true });
@@ -69,7 +71,7 @@ function useReadingOn({ status, error, resumeStream, setMessages }, transport) {
     }
     const timer = setTimeout(again, PAUSE_MS);
     return () => clearTimeout(timer);
-  }, [status, error]);
+  }, [status, error, ended]);
 }
 
 /** What a person sees; looks at nothing but its argument, so that it can be run inside a browser. */

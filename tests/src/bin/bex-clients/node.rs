@@ -16,7 +16,7 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 use crate::transcript::{Sort, Transcript};
 
-/// Six clients, each reads a stream whole and folded.
+/// Six clients, each reads a stream whole and folded; when they are timed it is three, and folded thrice.
 const TICKETS: usize = 12;
 /// The longest that all clients together take for one transcript.
 const PATIENCE: Duration = Duration::from_secs(300);
