@@ -8,6 +8,11 @@ use clap::Parser;
 use tracing::error;
 use tracing_subscriber::EnvFilter;
 
+/// Parts are made by the task of a database connection and freed by a viewer's: an allocator for whose threads that is the
+/// usual way, and that gives memory back.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// The gateway of the transcript plane. Everything it is told stands in environment variables named `BEX_…`;
 /// a configuration it cannot use is refused as a whole, with exit code 64.
 #[derive(Debug, Parser)]

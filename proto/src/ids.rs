@@ -172,9 +172,14 @@ impl PartId {
 
     /// The id of the next part of the same turn.
     pub fn next(self) -> Self {
+        self.plus(1)
+    }
+
+    /// The id `count` parts further in the same turn.
+    pub fn plus(self, count: u32) -> Self {
         Self {
             turn: self.turn,
-            index: self.index.next(),
+            index: PartIndex(self.index.0.saturating_add(count)),
         }
     }
 

@@ -7,4 +7,4 @@ mod read;
 
 pub use append::{Append, AppendError, AppendOutcome, Appended, HarvestStep, Marks};
 pub use heads::PartHead;
-pub use read::{FeedPage, PageBounds, StoredPart};
+pub use read::{FeedPage, StoredPart};

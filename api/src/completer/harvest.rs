@@ -9,7 +9,7 @@ use bytes::Bytes;
 use jiff::Timestamp;
 
 use super::decide::{Driver, Log};
-use super::log::{Expected, Form, LogReader};
+use super::log::{Batch, Expected, Form, LogReader};
 use crate::exec_client::{ExecFailure, ExecTarget, SandboxRpc, read_window};
 
 /// Windows of one harvest. A whole turn log is one; what is left is read in the next round.
@@ -199,6 +199,58 @@ impl Source<'_> {
         Ok(None)
     }
 
+    /// Stores one batch, and moves the recorded offset with it.
+    async fn append(
+        &self,
+        at: &Position,
+        log: &LogWindow,
+        batch: &Batch,
+        harvest: &mut Harvest,
+    ) -> Result<(), HarvestFault> {
+        let Expected {
+            turn, generation, ..
+        } = self.expected;
+        let session = &self.target.session;
+        let step = HarvestStep {
+            log_id: &log.log_id,
+            from: batch.from,
+            to: batch.to,
+        };
+        let append = Append {
+            session,
+            turn,
+            generation,
+            parts: &batch.parts,
+            marks: if batch.unstorable {
+                Marks::Unstorable
+            } else {
+                Marks::Clean
+            },
+            harvest: (at.tracking == Tracking::Recorded).then_some(step),
+        };
+        match self.db.append(append).await {
+            Ok(AppendOutcome::Stored(counts)) => {
+                harvest.stored += counts.stored;
+                harvest.bytes += batch.to.saturating_sub(batch.from);
+                if harvest.oldest.is_none() {
+                    harvest.oldest = batch.parts.iter().find_map(|part| part.spoken_at);
+                }
+                if let Some(index) = counts.mismatch {
+                    tracing::error!(%session, %turn, %index, "a stored part differs from the driver's log");
+                }
+                Ok(())
+            }
+            Ok(
+                AppendOutcome::Complete
+                | AppendOutcome::WrongGeneration
+                | AppendOutcome::UnknownTurn
+                | AppendOutcome::OffsetMoved,
+            ) => Err(HarvestFault::Moved),
+            Err(AppendError::Store(error)) if error.is_transient() => Err(error.into()),
+            Err(error) => Err(HarvestFault::Refused(error)),
+        }
+    }
+
     /// Stores one window's parts. [`Log::More`] when nothing in it says that it is the last.
     async fn store(
         &self,
@@ -207,50 +259,19 @@ impl Source<'_> {
         bytes: Bytes,
         harvest: &mut Harvest,
     ) -> Result<Log, HarvestFault> {
-        let Expected {
-            turn, generation, ..
-        } = self.expected;
+        let Expected { generation, .. } = self.expected;
         let session = &self.target.session;
-        let mut reader = LogReader::new(self.expected, log, bytes);
-        while let Some(batch) = reader.next_batch() {
-            let step = HarvestStep {
-                log_id: &log.log_id,
-                from: batch.from,
-                to: batch.to,
-            };
-            let append = Append {
-                session,
-                turn,
-                generation,
-                parts: &batch.parts,
-                marks: if batch.unstorable {
-                    Marks::Unstorable
-                } else {
-                    Marks::Clean
-                },
-                harvest: (at.tracking == Tracking::Recorded).then_some(step),
-            };
-            match self.db.append(append).await {
-                Ok(AppendOutcome::Stored(counts)) => {
-                    harvest.stored += counts.stored;
-                    harvest.bytes += batch.to.saturating_sub(batch.from);
-                    if harvest.oldest.is_none() {
-                        harvest.oldest = batch.parts.iter().find_map(|part| part.spoken_at);
-                    }
-                    if let Some(index) = counts.mismatch {
-                        tracing::error!(%session, %turn, %index, "a stored part differs from the driver's log");
-                    }
-                }
-                Ok(
-                    AppendOutcome::Complete
-                    | AppendOutcome::WrongGeneration
-                    | AppendOutcome::UnknownTurn
-                    | AppendOutcome::OffsetMoved,
-                ) => return Err(HarvestFault::Moved),
-                Err(AppendError::Store(error)) if error.is_transient() => return Err(error.into()),
-                Err(error) => return Err(HarvestFault::Refused(error)),
-            }
+        let reader = LogReader::new(self.expected, log, bytes);
+        let (mut reader, mut next) = parse_on(reader).await;
+        while let Some(batch) = next {
+            // the next batch is parsed while this one is stored
+            let parsed;
+            (parsed, ()) = tokio::try_join!(
+                async { Ok(parse_on(reader).await) },
+                self.append(at, log, &batch, harvest)
+            )?;
             at.offset = batch.to;
+            (reader, next) = parsed;
         }
         let findings = reader.findings();
         if findings.foreign {
@@ -263,4 +284,14 @@ impl Source<'_> {
         }
         Ok(if findings.torn { Log::Torn } else { Log::More })
     }
+}
+
+/// The next batch, parsed where it holds up no other task.
+async fn parse_on(mut reader: LogReader) -> (LogReader, Option<Batch>) {
+    tokio::task::spawn_blocking(move || {
+        let batch = reader.next_batch();
+        (reader, batch)
+    })
+    .await
+    .expect("parsing does not panic, and the runtime outlives its loops")
 }

@@ -356,7 +356,7 @@ impl World {
         let mut digest = TurnDigest::default();
         for part in self
             .db
-            .read_conversation(session, PartId::first_of(turn), 1000, 1 << 20)
+            .read_page(session, PartId::first_of(turn), 1000, 1 << 20)
             .await
             .unwrap()
         {

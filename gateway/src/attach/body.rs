@@ -121,16 +121,9 @@ impl Out {
         (self.parts, self.bytes + self.buffer.len() as u64)
     }
 
-    /// Sends when enough was collected.
-    ///
-    /// # Errors
-    /// See [`ViewerGone`].
-    pub async fn flush_if_full(&mut self) -> Result<(), ViewerGone> {
-        if self.buffer.len() < FRAME_BYTES {
-            Ok(())
-        } else {
-            self.flush().await
-        }
+    /// Whether enough was collected to be sent though more may follow at once.
+    pub fn is_full(&self) -> bool {
+        self.buffer.len() >= FRAME_BYTES
     }
 
     /// Sends what was collected. When the caller gives up half-way nothing is lost: it goes with the next flush.

@@ -11,7 +11,6 @@ use std::sync::Arc;
 use bex_proto::ids::PartId;
 use bex_proto::transcript::Part;
 use bex_proto::{SessionId, limits};
-use bex_store::transcript::PageBounds;
 use bex_store::{Db, StoreError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::task::AbortOnDropHandle;
@@ -22,10 +21,15 @@ use super::pull::StoreRead;
 const RUN_PARTS: usize = 256;
 /// See [`RUN_PARTS`].
 const RUN_BYTES: usize = 64 * 1024;
-/// A page may be one part of the largest size, and is read as large as that: fewer, larger reads are faster.
-const READING_PERMITS: u32 = (limits::PART_BYTES / limits::REPLAY_PAGE_BYTES) as u32;
-/// Bytes of one read.
-const READ_BYTES: usize = READING_PERMITS as usize * limits::REPLAY_PAGE_BYTES;
+/// What one read may bring; far more than it usually does, so that a page is hardly ever cut short of what was asked.
+const READ_BYTES: usize = 8 * 1024 * 1024;
+const READING_PERMITS: u32 = (READ_BYTES / limits::REPLAY_PAGE_BYTES) as u32;
+/// What a page is meant to have: the number of its parts follows from the size of those before.
+const PAGE_BYTES: usize = 512 * 1024;
+/// Parts of a viewer's first page, so that it is soon there.
+const FIRST_PARTS: u32 = 128;
+/// Pages read while another one is sent, if there is memory: several connections of the database work for one replay then.
+const AHEAD: usize = 2;
 
 /// The replay memory of a process.
 #[derive(Debug, Clone)]
@@ -54,84 +58,53 @@ impl ReplayBudget {
     }
 }
 
-/// Pages whose bounds are looked up at first, so that the first of them is soon there, and from then on.
-const PLANNED_PAGES: (u32, u32) = (2, 16);
-/// Pages read while another one is sent, if there is memory: several connections of the database work for one replay then.
-const AHEAD: usize = 2;
-
 /// One viewer's reading of one session.
 pub struct Pages {
     db: Db,
     session: SessionId,
     budget: ReplayBudget,
     page: Page,
-    plan: Plan,
+    /// Indexes of the next page.
+    indexes: u32,
     /// The pages behind the current one, in order.
-    ahead: VecDeque<AbortOnDropHandle<Ahead>>,
+    ahead: VecDeque<Ahead>,
+    /// Where the page behind those begins, unless the turn seems to end before.
+    next: Option<PartId>,
 }
 
-/// A page read ahead, and the plan behind it when that was looked up with it.
-type Ahead = Result<(Page, Option<Plan>), StoreError>;
-
-/// Which pages follow.
-#[derive(Default)]
-struct Plan {
-    bounds: VecDeque<PageBounds>,
-    /// Where the next look-up begins, when there may be more than `bounds`.
-    more: Option<PartId>,
-}
-
-impl Plan {
-    async fn from(
-        db: &Db,
-        session: &SessionId,
-        at: PartId,
-        pages: u32,
-    ) -> Result<Self, StoreError> {
-        let parts = limits::REPLAY_PAGE_PARTS as u32;
-        let bounds = db
-            .page_bounds(session, at, parts, READ_BYTES, pages)
-            .await?;
-        let more = bounds
-            .last()
-            .filter(|_| bounds.len() == pages as usize)
-            .map(|page| PartId {
-                turn: page.turn,
-                index: page.last.next(),
-            });
-        Ok(Self {
-            bounds: bounds.into(),
-            more,
-        })
-    }
+/// A page being read before it is needed.
+struct Ahead {
+    from: PartId,
+    /// Behind the last index that was asked for.
+    end: PartId,
+    page: AbortOnDropHandle<Result<Page, StoreError>>,
 }
 
 /// Parts in part-id order, and the memory they are accounted with.
 #[derive(Default)]
 struct Page {
     parts: VecDeque<Arc<Part>>,
+    /// Of all its parts.
+    bytes: usize,
     /// Given back with the page.
     _permit: Option<OwnedSemaphorePermit>,
 }
 
 impl Page {
-    /// Reads the plan's next page; empty when there is none.
-    async fn next_of(
-        plan: &mut Plan,
+    async fn read(
         db: &Db,
         session: &SessionId,
+        from: PartId,
+        indexes: u32,
         mut permit: OwnedSemaphorePermit,
     ) -> Result<Self, StoreError> {
-        let Some(bounds) = plan.bounds.pop_front() else {
-            return Ok(Self::default());
-        };
-        let parts = db.read_page(session, bounds).await?;
+        let parts = db.read_page(session, from, indexes, READ_BYTES).await?;
         let bytes: usize = parts.iter().map(|part| part.bytes.len()).sum();
         let used = bytes.div_ceil(limits::REPLAY_PAGE_BYTES);
         Ok(Self {
             parts: parts.into_iter().map(Arc::new).collect(),
-            // parts stored in between may have made the page a little larger than it was planned
-            _permit: permit.split(used.min(READING_PERMITS as usize)),
+            bytes,
+            _permit: permit.split(used),
         })
     }
 
@@ -141,11 +114,9 @@ impl Page {
         }
     }
 
-    /// Whether this page, whenever it was read, tells what is stored at `at`. Bytes never change; and a later turn has parts only
-    /// once this one is settled, so this one's parts in the page are all there are.
+    /// Whether this page, whenever it was read, tells what is stored at `at`: bytes never change.
     fn tells(&self, at: PartId) -> bool {
-        let front = self.parts.front();
-        front.is_some_and(|part| part.id == at || part.id.turn > at.turn)
+        self.parts.front().is_some_and(|part| part.id == at)
     }
 }
 
@@ -157,8 +128,9 @@ impl Pages {
             session,
             budget,
             page: Page::default(),
-            plan: Plan::default(),
+            indexes: FIRST_PARTS,
             ahead: VecDeque::new(),
+            next: None,
         }
     }
 
@@ -169,18 +141,23 @@ impl Pages {
     pub async fn read(&mut self, at: PartId) -> Result<StoreRead, StoreError> {
         self.page.drop_before(at);
         if self.page.parts.is_empty()
-            && let Some(ahead) = self.ahead.pop_front()
+            && let Some(ahead) = self.ahead.pop_front_if(|ahead| ahead.from == at)
         {
             self.page = Page::default();
             // when reading ahead failed, reading at the position says why
-            if let Ok(Ok((page, plan))) = ahead.await {
-                self.page = page;
-                self.page.drop_before(at);
-                self.plan = plan.unwrap_or_else(|| std::mem::take(&mut self.plan));
+            if let Ok(Ok(page)) = ahead.page.await {
+                self.turn_to(page, ahead.end);
             }
         }
         if !self.page.tells(at) {
             self.fetch(at).await?;
+            if self.page.parts.is_empty() {
+                let next = self.db.next_stored(&self.session, at).await?;
+                return Ok(StoreRead {
+                    parts: Vec::new(),
+                    next,
+                });
+            }
         }
         self.look_ahead();
         let mut parts = Vec::new();
@@ -196,17 +173,17 @@ impl Pages {
             parts.extend(self.page.parts.pop_front());
         }
         let next = match self.page.parts.front() {
-            Some(part) if parts.is_empty() && part.id.turn == at.turn => Some(part.id.index),
+            Some(part) if parts.is_empty() => Some(part.id.index),
             _ => None,
         };
         Ok(StoreRead { parts, next })
     }
 
-    /// Lets go of everything: the viewer waits for something else than the store.
+    /// Lets go of everything: the viewer waits for something else than the store, or takes nothing.
     pub fn rest(&mut self) {
         self.page = Page::default();
-        self.plan = Plan::default();
         self.ahead.clear();
+        self.next = None;
     }
 
     async fn fetch(&mut self, from: PartId) -> Result<(), StoreError> {
@@ -216,54 +193,46 @@ impl Pages {
             .acquire_many_owned(READING_PERMITS)
             .await
             .expect("the replay budget is never closed");
-        self.plan = Plan::from(&self.db, &self.session, from, PLANNED_PAGES.0).await?;
-        self.page = Page::next_of(&mut self.plan, &self.db, &self.session, permit).await?;
+        let asked = self.indexes;
+        let page = Page::read(&self.db, &self.session, from, asked, permit).await?;
+        self.next = Some(from.plus(asked));
+        self.turn_to(page, from.plus(asked));
         Ok(())
+    }
+
+    /// Makes it the current page, and the next ones as large as its parts suggest. `end` is behind what was asked for.
+    fn turn_to(&mut self, page: Page, end: PartId) {
+        if page.parts.back().is_none_or(|last| last.id.next() != end) {
+            // the turn's last page, or one of very large parts
+            self.next = None;
+        }
+        if let Some(mean) = page.bytes.checked_div(page.parts.len()) {
+            let fit = PAGE_BYTES / mean.max(1);
+            self.indexes = fit.clamp(1, limits::REPLAY_PAGE_PARTS) as u32;
+        }
+        self.page = page;
     }
 
     /// Begins to read the pages behind the current one, if there is memory for them right now.
     fn look_ahead(&mut self) {
-        while self.ahead.len() < AHEAD {
-            let (mut plan, kind) = match (self.plan.bounds.pop_front(), self.plan.more) {
-                (Some(bounds), _) => (
-                    Plan {
-                        bounds: [bounds].into(),
-                        more: None,
-                    },
-                    Reading::Planned,
-                ),
-                (None, Some(from)) => (Plan::default(), Reading::Replan(from)),
-                (None, None) => return,
-            };
+        while self.ahead.len() < AHEAD
+            && let Some(from) = self.next
+        {
             let budget = Arc::clone(&self.budget.0);
             let Ok(permit) = budget.try_acquire_many_owned(READING_PERMITS) else {
                 // what is not read ahead is read at its position
-                self.plan.bounds.extend(plan.bounds);
-                self.plan.bounds.rotate_right(1);
                 return;
             };
-            if matches!(kind, Reading::Replan(_)) {
-                self.plan.more = None;
-            }
-            let (db, session) = (self.db.clone(), self.session.clone());
-            self.ahead
-                .push_back(AbortOnDropHandle::new(tokio::spawn(async move {
-                    if let Reading::Replan(from) = kind {
-                        plan = Plan::from(&db, &session, from, PLANNED_PAGES.1).await?;
-                    }
-                    let page = Page::next_of(&mut plan, &db, &session, permit).await?;
-                    let rest = matches!(kind, Reading::Replan(_)).then_some(plan);
-                    Ok((page, rest))
-                })));
+            let (db, session, indexes) = (self.db.clone(), self.session.clone(), self.indexes);
+            let end = from.plus(indexes);
+            self.next = Some(end);
+            let page =
+                tokio::spawn(async move { Page::read(&db, &session, from, indexes, permit).await });
+            self.ahead.push_back(Ahead {
+                from,
+                end,
+                page: AbortOnDropHandle::new(page),
+            });
         }
     }
-}
-
-/// What a reading ahead begins with.
-#[derive(Clone, Copy)]
-enum Reading {
-    /// A page whose bounds are known.
-    Planned,
-    /// Looking up which pages follow from here; the rest of them comes back with the page.
-    Replan(PartId),
 }

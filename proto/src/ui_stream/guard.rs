@@ -336,15 +336,16 @@ impl Guard {
             ChunkKind::ToolInputAvailable => Progress::Called,
             _ => Progress::Answered,
         };
-        self.tools.insert(
-            id.into(),
-            Tool {
-                progress,
-                binding,
-                step: self.step,
-                origin: Origin::Agent,
-            },
-        );
+        let tool = Tool {
+            progress,
+            binding,
+            step: self.step,
+            origin: Origin::Agent,
+        };
+        match self.tools.get_mut(id) {
+            Some(known) => *known = tool,
+            None => drop(self.tools.insert(id.into(), tool)),
+        }
         if head.kind == ChunkKind::ToolInputError && self.profile == Profile::Strict5 {
             let both = input_error_in_two(id, binding, bytes, self.profile);
             out.extend(both.into_iter().flatten());
@@ -361,17 +362,23 @@ impl Guard {
         let Some(id) = head.chunk_id.as_deref() else {
             return Fate::Drop;
         };
-        let tool = self.tools.entry(id.into()).or_insert_with(|| {
-            out.push(stand_in_call(id, head.binding));
-            Tool {
-                progress: Progress::Called,
-                binding: head.binding,
-                step: self.step,
-                origin: Origin::StandIn,
+        let binding = match self.tools.get_mut(id) {
+            Some(tool) => {
+                tool.progress = Progress::Answered;
+                tool.binding
             }
-        });
-        tool.progress = Progress::Answered;
-        let binding = tool.binding;
+            None => {
+                out.push(stand_in_call(id, head.binding));
+                let tool = Tool {
+                    progress: Progress::Answered,
+                    binding: head.binding,
+                    step: self.step,
+                    origin: Origin::StandIn,
+                };
+                self.tools.insert(id.into(), tool);
+                head.binding
+            }
+        };
         if head.kind == ChunkKind::ToolOutputDenied {
             out.push(denied(id, binding, bytes));
             return Fate::Replaced;

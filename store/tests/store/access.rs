@@ -54,7 +54,7 @@ async fn the_gateway_can_do_exactly_its_list() {
     gateway.session(&session).await.unwrap().unwrap();
     gateway.turns(&session, T1, 10).await.unwrap();
     gateway
-        .read_conversation(&session, PartId::new(1, 0), 10, 1000)
+        .read_page(&session, PartId::new(1, 0), 10, 1000)
         .await
         .unwrap();
     gateway.read_feed(&session, Seq(-1), 10).await.unwrap();

@@ -328,14 +328,14 @@ async fn odd_json_is_stored_verbatim_and_a_stand_in_marks_its_turn() {
     assert_eq!(store.append(&session, &batch).await.stored, 4);
     let read = store
         .db
-        .read_conversation(&session, PartId::new(1, 0), 10, 1 << 20)
+        .read_page(&session, PartId::new(1, 0), 10, 1 << 20)
         .await
         .unwrap();
     assert_eq!(
         read.iter().map(|p| &p.bytes[..]).collect::<Vec<_>>(),
         odd.map(str::as_bytes).to_vec()
     );
-    assert_eq!(read[3].chunk_id, None);
+    assert_eq!(read[3].head.chunk_id, None);
     assert!(
         !store
             .db

@@ -1,6 +1,5 @@
 //! A server that is killed and comes back.
 
-use bex_proto::ids::PartId;
 use bex_proto::{Seq, SessionId};
 use bex_store::dispatch::{BeginGeneration, Delivery};
 use bex_store::transcript::{Append, AppendError, AppendOutcome};
@@ -62,10 +61,7 @@ async fn what_was_acknowledged_survives_a_kill_and_the_pool_recovers_by_itself()
         outcome = append(&db, &session, 320).await;
     }
     assert_eq!(stored(outcome.unwrap()).next_seq, Seq(352));
-    let read = db
-        .read_conversation(&session, PartId::new(1, 0), 1000, 1 << 20)
-        .await
-        .unwrap();
+    let read = db.read_feed(&session, Seq(-1), 1000).await.unwrap().parts;
     assert_eq!(read.len(), 352);
     assert!(
         read.iter()

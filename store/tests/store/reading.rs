@@ -26,20 +26,30 @@ async fn a_conversation_page_is_bounded_and_never_empty() {
         sized(5, 100),
     ];
     store.append(&session, &batch).await;
-    let page = async |from: u32, parts: u32, bytes: usize| {
+    let page = async |from: u32, indexes: u32, bytes: usize| {
         let read = store
             .db
-            .read_conversation(&session, PartId::new(1, from), parts, bytes)
+            .read_page(&session, PartId::new(1, from), indexes, bytes)
             .await
             .unwrap();
+        for part in &read {
+            let said = batch.iter().find(|said| said.id == part.id).unwrap();
+            assert_eq!((&part.bytes, &part.head), (&said.bytes, &said.head));
+        }
         read.iter().map(|p| p.id.index.0).collect::<Vec<_>>()
     };
     assert_eq!(page(0, 10, 200).await, [0, 1]);
     assert_eq!(page(0, 10, 5000).await, [0, 1]);
+    assert_eq!(page(0, 2, 5000).await, [0, 1]);
     assert_eq!(
         page(2, 10, 200).await,
         [2],
         "a part larger than the page is a page"
+    );
+    assert_eq!(
+        page(1, 3, 5200).await,
+        [1, 2, 3],
+        "one part beyond its share"
     );
     assert_eq!(
         page(3, 10, 1 << 20).await,
@@ -47,43 +57,28 @@ async fn a_conversation_page_is_bounded_and_never_empty() {
         "holes are left to the caller"
     );
     assert_eq!(page(0, 3, 1 << 20).await, [0, 1, 2]);
+    assert_eq!(page(4, 1, 1 << 20).await, Vec::<u32>::new());
     assert_eq!(page(6, 3, 1 << 20).await, Vec::<u32>::new());
-    let bounds = async |from: u32, parts: u32, bytes: usize, pages: u32| {
-        let bounds = store
-            .db
-            .page_bounds(&session, PartId::new(1, from), parts, bytes, pages)
-            .await
-            .unwrap();
-        bounds
-            .iter()
-            .map(|page| (page.first.0, page.last.0))
-            .collect::<Vec<_>>()
+    assert_eq!(page(u32::MAX, 3, 1 << 20).await, Vec::<u32>::new());
+    let all_large = [
+        sized(10, 900),
+        sized(11, 800),
+        sized(12, 700),
+        sized(14, 600),
+    ];
+    store.append(&session, &all_large).await;
+    let large = async |bytes| {
+        let read = store.db.read_page(&session, PartId::new(1, 10), 100, bytes);
+        let read = read.await.unwrap();
+        read.into_iter().map(|part| part.bytes).collect::<Vec<_>>()
     };
-    assert_eq!(bounds(0, 10, 200, 9).await, [(0, 1), (2, 2), (3, 5)]);
-    assert_eq!(bounds(0, 1, 1 << 20, 3).await, [(0, 0), (1, 1), (2, 2)]);
-    assert_eq!(bounds(4, 10, 1 << 20, 3).await, [(5, 5)]);
-    assert_eq!(bounds(6, 10, 1 << 20, 3).await, []);
-    let page = bex_store::transcript::PageBounds {
-        turn: TurnNo(1),
-        first: PartIndex(1),
-        last: PartIndex(3),
-    };
-    let read = store.db.read_page(&session, page).await.unwrap();
-    assert_eq!(
-        read.iter().map(|p| p.id.index.0).collect::<Vec<_>>(),
-        [1, 2, 3]
-    );
-    let whole = store
-        .db
-        .read_conversation(&session, PartId::new(1, 2), 1, 1)
-        .await
-        .unwrap();
-    assert_eq!(whole[0].bytes, batch[2].bytes);
-    assert_eq!((whole[0].kind.as_str(), whole[0].seq), ("x", Seq(2)));
+    let said: Vec<_> = all_large.iter().map(|part| part.bytes.clone()).collect();
+    assert_eq!(large(2500).await, said[..3]);
+    assert_eq!(large(3000).await, said);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_conversation_goes_on_into_the_next_turn() {
+async fn a_conversation_page_lies_in_one_turn() {
     let store = Store::new().await;
     let session = store.running().await;
     store.append(&session, &parts(0..2)).await;
@@ -104,25 +99,17 @@ async fn a_conversation_goes_on_into_the_next_turn() {
     store
         .append_at(&session, TurnNo(2), G1, &[part(2, 0, &text_of(0))], None)
         .await;
-    let read = store
-        .db
-        .read_conversation(&session, PartId::new(1, 1), 10, 1 << 20)
-        .await
-        .unwrap();
-    assert_eq!(
-        read.iter().map(|p| p.id.to_string()).collect::<Vec<_>>(),
-        ["1.1", "2.0"]
-    );
-    let pages = store
-        .db
-        .page_bounds(&session, PartId::new(1, 1), 10, 1 << 20, 9)
-        .await
-        .unwrap();
-    let pages: Vec<_> = pages
-        .iter()
-        .map(|page| (page.turn.0, page.first.0, page.last.0))
-        .collect();
-    assert_eq!(pages, [(1, 1, 1), (2, 0, 0)], "a page lies in one turn");
+    for (from, expected) in [(PartId::new(1, 1), "1.1"), (PartId::new(2, 0), "2.0")] {
+        let read = store
+            .db
+            .read_page(&session, from, 10, 1 << 20)
+            .await
+            .unwrap();
+        assert_eq!(
+            read.iter().map(|p| p.id.to_string()).collect::<Vec<_>>(),
+            [expected]
+        );
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
@@ -259,15 +246,6 @@ async fn heads_tell_what_is_open_without_payloads() {
             "3:tool-input-delta:c"
         ]
     );
-    let read = store
-        .db
-        .read_parts(&session, T1, &[PartIndex(3), PartIndex(2), PartIndex(77)])
-        .await
-        .unwrap();
-    assert_eq!(
-        read.iter().map(|p| &p.bytes[..]).collect::<Vec<_>>(),
-        [texts[2].as_bytes(), texts[3].as_bytes()]
-    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
@@ -280,15 +258,15 @@ async fn a_page_reads_no_more_than_it_gives_however_little_the_planner_knows() {
             .await;
     }
     let client = tokio_postgres_client(&store).await;
-    for page in [
-        format!("bex_conversation_page('{session}', 1, 50, 100, 1000000)"),
-        format!("bex_conversation_page('{session}', 1, 50, 1000, 6000)"),
-        format!("bex_page_bounds('{session}', 1, 50, 50, 1000000, 2)"),
-        format!("bex_feed_page('{session}', 50, 100, 1000000)"),
-    ] {
-        let explain = format!(
-            "EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, COSTS OFF, SUMMARY OFF) SELECT * FROM {page}"
-        );
+    let feed = format!("SELECT * FROM bex_feed_page('{session}', 50, 100, 1000000)");
+    // what `read_page` sends
+    let page = format!(
+        "SELECT part_index, part FROM transcript_parts
+          WHERE session_id = '{session}' AND turn = 1 AND part_index BETWEEN 50 AND 149 ORDER BY part_index"
+    );
+    for page in [feed, page] {
+        let explain =
+            format!("EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, COSTS OFF, SUMMARY OFF) {page}");
         // the first call plans; the second shows what a page costs
         client.query(&explain, &[]).await.unwrap();
         let plan = client.query(&explain, &[]).await.unwrap();

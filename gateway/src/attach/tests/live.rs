@@ -215,7 +215,7 @@ async fn a_jump_in_the_drivers_ids_is_told_and_both_sides_are_stored() {
     rig.until_stored(&session, 8).await;
     let stored = rig
         .db
-        .read_conversation(&session, PartId::new(1, 0), 100, 1 << 20)
+        .read_page(&session, PartId::new(1, 0), 100, 1 << 20)
         .await
         .expect("parts");
     let indexes: Vec<u32> = stored.iter().map(|part| part.id.index.0).collect();

@@ -243,3 +243,22 @@ async fn a_replay_waits_for_memory_and_then_goes_on() {
     assert_eq!(of_parts(&viewer.rest().await), events(1, &said));
     assert_eq!(rig.attach.budget.free_bytes(), limits::REPLAY_BUDGET_BYTES);
 }
+
+#[tokio::test]
+async fn a_viewer_that_takes_nothing_holds_no_memory_of_the_replay() {
+    let rig = Rig::new().await;
+    let (session, _) = rig.running().await;
+    let said: Vec<String> = (0..300)
+        .map(|i| format!(r#"{{"type":"data-x","data":"{i} {}"}}"#, "y".repeat(10_000)))
+        .collect();
+    rig.store(&session, 1, &parts(1, &said)).await;
+    rig.settle(&session, 1, 1, Some(&said)).await;
+    let mut viewer = rig.read(&session).await;
+    let first = viewer.until("1.0 ").await;
+    // its pages are there, and nobody takes them
+    rig.until(|rig| async { rig.attach.budget.free_bytes() == limits::REPLAY_BUDGET_BYTES })
+        .await;
+    let mut all = first;
+    all.extend(viewer.rest().await);
+    assert_eq!(of_parts(&all), events(1, &said));
+}

@@ -153,7 +153,7 @@ impl Viewer {
             }
             // one that was deleted in between is passed over
             while wanted.next_if(|next| *next <= index).is_some() {}
-            self.out.flush_if_full().await?;
+            self.send_if_full().await?;
         }
         for part in silence.heard {
             if part

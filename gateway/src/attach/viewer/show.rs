@@ -1,11 +1,19 @@
 //! Putting parts through the guard and onto the wire.
 
+use std::time::Duration;
+
 use bex_proto::TurnNo;
 use bex_proto::ids::PartId;
 use bex_proto::transcript::Part;
 use bex_proto::ui_stream::{ChunkHead, Folded, Output, Place};
 
+use tokio::time::timeout;
+
 use super::{Opened, Viewer};
+use crate::attach::body::ViewerGone;
+
+/// How long the pages of a viewer that takes nothing are kept for it.
+const PAGES_HELD: Duration = Duration::from_millis(500);
 
 impl Viewer {
     /// Shows one part that the viewer does not have, or holds it back to be folded.
@@ -99,6 +107,20 @@ impl Viewer {
     fn keep(&mut self, mut outputs: Vec<Output>) {
         outputs.clear();
         self.outputs = outputs;
+    }
+
+    /// Sends what was collected when it is enough. While a viewer takes nothing it holds no pages: others may wait for their memory.
+    pub(super) async fn send_if_full(&mut self) -> Result<(), ViewerGone> {
+        if !self.out.is_full() {
+            return Ok(());
+        }
+        match timeout(PAGES_HELD, self.out.flush()).await {
+            Ok(sent) => sent,
+            Err(_) => {
+                self.pages.rest();
+                self.out.flush().await
+            }
+        }
     }
 
     /// Whether the viewer has this part already.

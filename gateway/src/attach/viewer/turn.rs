@@ -138,7 +138,7 @@ impl Viewer {
                             self.end_silence().await?;
                             let place = self.place_of(showing, &part).await?;
                             self.show(&part, place);
-                            self.out.flush_if_full().await?;
+                            self.send_if_full().await?;
                         }
                     }
                 }
