@@ -15,6 +15,8 @@ pub const PART_CHARGE: usize = 64;
 pub const SESSION_BYTES: u64 = 64 * MIB as u64;
 /// Parts of one session.
 pub const SESSION_PARTS: u32 = 200_000;
+/// Texts, and reasonings, that are open at once in what a viewer is shown; agents have a few. One more closes the oldest.
+pub const OPEN_RUNS: usize = 256;
 /// One prompt.
 pub const PROMPT_BYTES: usize = 100_000;
 /// All prompts of one session.

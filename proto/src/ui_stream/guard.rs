@@ -1,4 +1,4 @@
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 mod written;
 
@@ -9,6 +9,7 @@ use super::head::{Binding, ChunkHead, ChunkKind, Form};
 use super::profile::Profile;
 use super::shape;
 use crate::ids::TurnNo;
+use crate::limits;
 use written::{
     denied, input_error_in_two, interrupted, metadata_of, stand_in_call, turn_error, wrapped,
     written,
@@ -72,8 +73,12 @@ pub struct Guard {
     text: Vec<Box<str>>,
     reasoning: Vec<Box<str>>,
     tools: HashMap<Box<str>, Tool>,
+    /// Of `tools`, those whose input is being streamed; in order, so that every viewer sees the same.
+    streaming: BTreeSet<Box<str>>,
     in_step: bool,
     step: u32,
+    /// An error that ends the stream for its clients was sent, and with it what answers the open calls.
+    told: bool,
 }
 
 /// What becomes of the pushed chunk itself.
@@ -134,7 +139,7 @@ impl Guard {
     pub fn skip(&mut self, turn: TurnNo, head: &ChunkHead) {
         if head.form != Form::Broken {
             // the state depends on heads alone; a payload is only needed for what would be sent, which nobody is here
-            let _ = self.step(turn, Place::Last, head, b"{}", &mut Vec::new());
+            let _ = self.step(turn, Place::Earlier, head, b"{}", &mut Vec::new());
         }
     }
 
@@ -163,7 +168,13 @@ impl Guard {
     /// The stream ends here: leaves nothing half-open.
     pub fn end(&mut self, out: &mut Vec<Output>) {
         self.close_open(out);
-        self.interrupt(|progress| progress != Progress::Answered, out);
+        let open: Vec<Box<str>> = self
+            .open_tools()
+            .iter()
+            .map(|(id, _)| (*id).into())
+            .collect();
+        self.interrupt(open, out);
+        self.told = false;
         if std::mem::take(&mut self.in_step) {
             out.push(written(json!({"type": "finish-step"})));
         }
@@ -196,11 +207,10 @@ impl Guard {
             ChunkKind::Error => {
                 // a client reads nothing behind it, not even what ends a call
                 self.close_open(out);
-                out.extend(
-                    self.open_tools()
-                        .into_iter()
-                        .map(|(id, tool)| interrupted(id, tool.binding)),
-                );
+                if !std::mem::replace(&mut self.told, true) {
+                    let open = self.open_tools().into_iter();
+                    out.extend(open.map(|(id, tool)| interrupted(id, tool.binding)));
+                }
                 Fate::Pass
             }
             ChunkKind::Abort => {
@@ -275,15 +285,10 @@ impl Guard {
         tools
     }
 
-    /// Answers the open calls that `which` names.
-    fn interrupt(&mut self, which: fn(Progress) -> bool, out: &mut Vec<Output>) {
-        let ids: Vec<Box<str>> = self
-            .open_tools()
-            .into_iter()
-            .filter(|(_, tool)| which(tool.progress))
-            .map(|(id, _)| id.into())
-            .collect();
+    /// Answers these open calls.
+    fn interrupt(&mut self, ids: impl IntoIterator<Item = Box<str>>, out: &mut Vec<Output>) {
         for id in ids {
+            self.streaming.remove(&id);
             if let Some(tool) = self.tools.get_mut(&id) {
                 out.push(interrupted(&id, tool.binding));
                 tool.progress = Progress::Answered;
@@ -306,7 +311,8 @@ impl Guard {
 
     /// Clients look for a half-streamed call in the current step only.
     fn settle_streaming_tools(&mut self, out: &mut Vec<Output>) {
-        self.interrupt(|progress| progress == Progress::Streaming, out);
+        let streaming = std::mem::take(&mut self.streaming);
+        self.interrupt(streaming, out);
     }
 
     fn call(&mut self, head: &ChunkHead, bytes: &[u8], out: &mut Vec<Output>) -> Fate {
@@ -346,6 +352,11 @@ impl Guard {
             Some(known) => *known = tool,
             None => drop(self.tools.insert(id.into(), tool)),
         }
+        match (progress, streaming) {
+            (Progress::Streaming, None) => drop(self.streaming.insert(id.into())),
+            (Progress::Called | Progress::Answered, Some(_)) => drop(self.streaming.remove(id)),
+            _ => {}
+        }
         if head.kind == ChunkKind::ToolInputError && self.profile == Profile::Strict5 {
             let both = input_error_in_two(id, binding, bytes, self.profile);
             out.extend(both.into_iter().flatten());
@@ -364,6 +375,9 @@ impl Guard {
         };
         let binding = match self.tools.get_mut(id) {
             Some(tool) => {
+                if tool.progress == Progress::Streaming {
+                    self.streaming.remove(id);
+                }
                 tool.progress = Progress::Answered;
                 tool.binding
             }
@@ -405,16 +419,24 @@ fn run(
         (ChunkKind::TextStart | ChunkKind::ReasoningStart, Some(_)) => {
             out.push(written(json!({"type": end, "id": id})))
         }
-        (ChunkKind::TextStart | ChunkKind::ReasoningStart, None) => open.push(id.into()),
+        (ChunkKind::TextStart | ChunkKind::ReasoningStart, None) => begin(open, end, id, out),
         (ChunkKind::TextDelta | ChunkKind::ReasoningDelta, Some(_)) => {}
         (ChunkKind::TextDelta | ChunkKind::ReasoningDelta, None) => {
             out.push(written(json!({"type": start, "id": id})));
-            open.push(id.into());
+            begin(open, end, id, out);
         }
         (_, Some(at)) => drop(open.remove(at)),
         (_, None) => return Fate::Drop,
     }
     Fate::Pass
+}
+
+/// Opens a run; where too many are open the oldest is closed.
+fn begin(open: &mut Vec<Box<str>>, end: &str, id: &str, out: &mut Vec<Output>) {
+    if open.len() >= limits::OPEN_RUNS {
+        out.push(written(json!({"type": end, "id": open.remove(0)})));
+    }
+    open.push(id.into());
 }
 
 #[cfg(test)]

@@ -272,3 +272,59 @@ fn what_nests_too_deep_is_a_text() {
     let sent: serde_json::Value = serde_json::from_str(&last(&[&deep])[0]).expect("shallow JSON");
     assert_eq!(sent["data"], deep);
 }
+
+#[test]
+fn texts_that_nobody_closes_are_bounded() {
+    let mut guard = Guard::new();
+    let starts: Vec<String> = (0..limits::OPEN_RUNS + 1)
+        .map(|id| format!(r#"{{"type":"text-start","id":"{id}"}}"#))
+        .collect();
+    let starts: Vec<&str> = starts.iter().map(String::as_str).collect();
+    let sent = feed(&mut guard, Place::Last, &starts);
+    assert_eq!(sent.len(), starts.len() + 1);
+    assert_eq!(
+        sent[starts.len() - 1..],
+        [r#"{"type":"text-end","id":"0"}"#, starts[starts.len() - 1]]
+    );
+    let delta = r#"{"type":"text-delta","id":"0","delta":"more"}"#;
+    assert_eq!(
+        feed(&mut guard, Place::Last, &[delta]),
+        [
+            r#"{"type":"text-start","id":"0"}"#,
+            r#"{"type":"text-end","id":"1"}"#,
+            delta
+        ]
+    );
+    assert_eq!(ends(&mut guard).len(), limits::OPEN_RUNS);
+}
+
+#[test]
+fn open_calls_are_answered_before_the_first_error_only() {
+    let error = r#"{"type":"error","errorText":"x"}"#;
+    let sent = last(&[CALL, error, error]);
+    assert_eq!(sent.len(), 4, "{sent:?}");
+    assert!(sent[1].contains("tool-output-error"));
+    assert_eq!(sent[2..], [error, error]);
+}
+
+#[test]
+fn many_calls_and_steps_cost_no_more_than_their_number() {
+    let mut guard = Guard::new();
+    let (step, mut out) = (
+        ChunkHead::read(r#"{"type":"start-step"}"#).expect("a chunk"),
+        Vec::new(),
+    );
+    // a scan of every call at every step would be ten thousand million look-ups
+    for n in 0..100_000 {
+        let head = ChunkHead {
+            kind: ChunkKind::ToolInputAvailable,
+            chunk_id: Some(n.to_string().into()),
+            ..ChunkHead::read(CALL).expect("a chunk")
+        };
+        guard.push(TurnNo(1), Place::Last, &head, CALL.as_bytes(), &mut out);
+        guard.push(TurnNo(1), Place::Last, &step, b"{}", &mut out);
+        out.clear();
+    }
+    // with the step's own end
+    assert_eq!(ends(&mut guard).len(), 100_001);
+}
