@@ -95,6 +95,7 @@ where
         stop: serving.stop.clone(),
         cut: serving.cut.clone(),
         metrics,
+        protocols: protocols(),
         handle,
     });
     let tasks = serving.tasks.clone();
@@ -138,6 +139,7 @@ struct House<H> {
     stop: CancellationToken,
     cut: CancellationToken,
     metrics: ServeMetrics,
+    protocols: auto::Builder<TokioExecutor>,
     handle: H,
 }
 
@@ -195,12 +197,14 @@ where
             move |request: Request<Incoming>| {
                 let open = Activity::begin(&activity);
                 let answer = (house.handle)(request, peer);
-                async move { Ok::<_, Infallible>(answer.await.map(|b| body::counted(b, open))) }
+                // boxed: an HTTP/1 connection keeps room for its service's future as long as it lives
+                Box::pin(async move {
+                    Ok::<_, Infallible>(answer.await.map(|b| body::counted(b, open)))
+                })
             }
         });
         let io = TokioIo::new(StallGuard::new(socket, limits::WRITE_STALL));
-        let builder = builder();
-        let mut connection = std::pin::pin!(builder.serve_connection(io, service));
+        let mut connection = std::pin::pin!(self.protocols.serve_connection(io, service));
         let mut idle = tokio::time::interval(HEADER_READ_TIMEOUT);
         idle.reset();
         let mut stopping = false;
@@ -242,7 +246,8 @@ where
     }
 }
 
-fn builder() -> auto::Builder<TokioExecutor> {
+/// HTTP/1.1 and HTTP/2, each within its bounds.
+fn protocols() -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder
         .http1()

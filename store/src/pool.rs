@@ -111,9 +111,13 @@ impl Db {
         sql: &str,
         params: &[Param<'_>],
     ) -> Result<Vec<Row>, StoreError> {
-        let conn = self.conn().await?;
-        let client = conn.client();
-        guarded(&conn.busy, operation, client.query_typed(sql, params)).await
+        // boxed: whoever asks lives long, a stream for hours, and its task is as large as the largest thing it ever waits for
+        Box::pin(async {
+            let conn = self.conn().await?;
+            let client = conn.client();
+            guarded(&conn.busy, operation, client.query_typed(sql, params)).await
+        })
+        .await
     }
 
     pub(crate) async fn query_opt(
@@ -142,9 +146,13 @@ impl Db {
         sql: &str,
         params: &[Param<'_>],
     ) -> Result<u64, StoreError> {
-        let conn = self.conn().await?;
-        let client = conn.client();
-        guarded(&conn.busy, operation, client.execute_typed(sql, params)).await
+        // boxed as in `query`
+        Box::pin(async {
+            let conn = self.conn().await?;
+            let client = conn.client();
+            guarded(&conn.busy, operation, client.execute_typed(sql, params)).await
+        })
+        .await
     }
 }
 

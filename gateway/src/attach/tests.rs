@@ -3,5 +3,6 @@
 mod door;
 mod ends;
 mod live;
+mod memory;
 mod replay;
 mod rig;
