@@ -39,8 +39,8 @@ pub use records::{ExecRecords, SandboxRecord};
 pub const EXEC_PARALLEL: usize = 64;
 /// Of these, users' commands: they may take minutes and must leave room for the harvest.
 pub const EXEC_RUN_PARALLEL: usize = 32;
-/// Frames between the sandbox and the socket: 512 KiB at most.
-pub const EXEC_ANSWER_FRAMES: usize = 8;
+/// Frames between the sandbox and the socket: 128 KiB at most. The socket has buffers of its own.
+pub const EXEC_ANSWER_FRAMES: usize = 2;
 /// Time for a request's body.
 pub const EXEC_BODY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time for the last frame to find room when its reader is slow.

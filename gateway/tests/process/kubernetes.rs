@@ -170,13 +170,13 @@ async fn send(to: SocketAddr, request: Request<Full<Bytes>>) -> Response<Incomin
     sender.send_request(request).await.expect("an answer")
 }
 
-/// Asks the exec listener; the whole answer's frames.
-async fn ask(
+/// Asks the exec listener; the answer up to its body.
+async fn begin(
     to: SocketAddr,
     session: &SessionId,
     pod: &Value,
     operation: &Operation,
-) -> Vec<Frame> {
+) -> Response<Incoming> {
     let body = serde_json::to_vec(operation).expect("plain data");
     let now = Timestamp::now().as_second();
     let word = |name: &str| pod["metadata"][name].as_str().expect("a word").to_owned();
@@ -201,6 +201,17 @@ async fn ask(
         .expect("a request");
     let answer = send(to, request).await;
     assert_eq!(answer.status(), 200, "{:?}", answer.headers());
+    answer
+}
+
+/// The whole answer's frames.
+async fn ask(
+    to: SocketAddr,
+    session: &SessionId,
+    pod: &Value,
+    operation: &Operation,
+) -> Vec<Frame> {
+    let answer = begin(to, session, pod, operation).await;
     let body = answer
         .into_body()
         .collect()
@@ -252,11 +263,7 @@ async fn until(stream: &mut Response<Incoming>, wanted: &str) {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_session_in_a_pod_is_delivered_watched_and_read() {
-    let (database, cluster) = (database().await, cluster().await);
-    let login = Login::new(&database);
-    let (session, pod) = session(&database, &cluster).await;
+fn binary(login: &Login<'_>, cluster: &Cluster) -> Gateway {
     let mut command = gateway(&login.url());
     command
         .env("BEX_LISTEN_DATABASE_URL", login.url())
@@ -266,7 +273,15 @@ async fn a_session_in_a_pod_is_delivered_watched_and_read() {
             cluster.kubeconfig("bex", "gateway").expect("a kubeconfig"),
         )
         .env("BEX_POD_NETWORKS", cluster.pod_network());
-    let mut gateway = Gateway::start(command);
+    Gateway::start(command)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_in_a_pod_is_delivered_watched_and_read() {
+    let (database, cluster) = (database().await, cluster().await);
+    let login = Login::new(&database);
+    let (session, pod) = session(&database, &cluster).await;
+    let mut gateway = binary(&login, &cluster);
     let at = gateway.ready();
 
     // a viewer is there before the turn begins, and is shown it through the pod's address
@@ -301,11 +316,7 @@ async fn a_session_in_a_pod_is_delivered_watched_and_read() {
             format!("SELECT parts > 0 FROM transcript_heads WHERE session_id = '{session}'");
         database.sql(&count).expect("counted")
     };
-    let deadline = tokio::time::Instant::now() + PATIENCE;
-    while !stored().contains('t') {
-        assert!(tokio::time::Instant::now() < deadline, "never stored");
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-    }
+    level("stored", || stored().contains('t')).await;
     drop(viewer);
     gateway.signal(Signal::SIGTERM);
     let (code, log) = gateway.end();
@@ -348,4 +359,77 @@ async fn without_a_cluster_it_does_not_start() {
         assert_eq!(ended, Some(code), "{name}={value}: {log}");
         assert!(code != 64 || log.contains(name), "{log}");
     }
+}
+
+/// Looks again and again, for a bounded time.
+async fn level(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(tokio::time::Instant::now() < deadline, "never: {what}");
+        tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+    }
+}
+
+/// Resident memory of a process, in bytes.
+fn resident(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("a living process");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = line
+        .and_then(|line| line.split_whitespace().next())
+        .expect("a number");
+    kib.parse::<u64>().expect("a number") * 1024
+}
+
+/// Fifty windows of 16 MiB at once, whose callers stop reading in the middle.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_harvest_costs_the_gateway_at_most_a_mebibyte() {
+    const HARVESTS: usize = 50;
+    let (database, cluster) = (database().await, cluster().await);
+    let login = Login::new(&database);
+    let (session, pod) = session(&database, &cluster).await;
+    let mut log = json!({"type": "log", "generation": 1, "logId": "l1", "turn": 9}).to_string();
+    let line = json!({"type": "ui-message", "turn": 9, "partIndex": 0, "part": "x".repeat(4000)})
+        .to_string();
+    while log.len() + line.len() + 2 < 16 << 20 {
+        log.push('\n');
+        log += &line;
+    }
+    log.push('\n');
+    let driver = cluster.pod_dir(&pod).join("volumes/driver");
+    std::fs::write(driver.join("session-9.jsonl"), &log).expect("a file");
+    let mut gateway = binary(&login, &cluster);
+    let at = gateway.ready();
+    let read = Operation::ReadTranscript {
+        turn: TurnNo(9),
+        offset: 0,
+    };
+    // what the first one costs is not each one's
+    let first = begin(at.exec, &session, &pod, &read).await;
+    first.into_body().collect().await.expect("a whole body");
+    let before = resident(gateway.pid());
+
+    let begun = (0..HARVESTS).map(|_| begin(at.exec, &session, &pod, &read));
+    let answers = futures::future::join_all(begun).await;
+    // every buffer between process and caller is full when nothing moves any more
+    let sent = || {
+        cluster
+            .execs()
+            .iter()
+            .map(|exec| exec.counts().sent)
+            .sum::<u64>()
+    };
+    let mut seen = 0;
+    level("nothing moves", || {
+        let before = std::mem::replace(&mut seen, sent());
+        seen == before && seen >= (HARVESTS << 20) as u64
+    })
+    .await;
+    let each = (resident(gateway.pid()) - before) / HARVESTS as u64;
+    assert!(each <= 1 << 20, "{each} bytes each");
+    drop(answers);
+    level("nothing is left running", || {
+        let execs = cluster.execs();
+        execs.iter().all(|exec| exec.processes().is_empty())
+    })
+    .await;
 }

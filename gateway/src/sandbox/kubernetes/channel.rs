@@ -23,9 +23,9 @@ const CLIENT_MESSAGE_BYTES: usize = 32 * 1024;
 /// A message to us. Servers send 32 KiB and a byte; another's may be a little larger.
 pub(super) const SERVER_MESSAGE_BYTES: usize = 256 * 1024;
 /// What is read from the socket at once.
-pub(super) const READ_BUFFER_BYTES: usize = 64 * 1024;
+pub(super) const READ_BUFFER_BYTES: usize = 32 * 1024;
 /// Messages between socket and reader. With the buffers this is what one exec may hold.
-const OUTPUT_MESSAGES: usize = 4;
+const OUTPUT_MESSAGES: usize = 2;
 /// Writing a ping or CLOSE: longer means that nobody reads.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 
