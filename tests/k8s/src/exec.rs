@@ -1,9 +1,12 @@
 //! `pods/exec`: what is answered before the upgrade, and then a session of frames.
 
+mod client;
+mod flow;
 pub mod frames;
 mod seen;
 mod session;
 mod status;
+mod wire;
 
 use std::sync::Arc;
 

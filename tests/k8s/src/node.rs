@@ -2,6 +2,7 @@
 
 mod containers;
 mod files;
+mod probe;
 mod process;
 mod status;
 

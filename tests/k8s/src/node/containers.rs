@@ -6,22 +6,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::files::{PodFiles, Unmade, items, word};
-use super::{CRASH_SHOWN, KILLED, Live, process, status};
+use super::{CRASH_SHOWN, KILLED, Live, probe, process, status};
 use crate::objects::Key;
 use crate::options::Main;
 use crate::world::{World, now, random_hex};
 
 /// Ends of containers that wait to be noted.
 const EXITS: usize = 64;
-/// One try of a readiness probe.
-const PROBE_WAIT: Duration = Duration::from_secs(1);
 /// The exit code of a container whose program cannot be started.
 const START_ERROR: i32 = 128;
 
@@ -426,9 +422,7 @@ impl Pod {
             .iter_mut()
             .filter(|b| !b.is_init && b.runs() && !b.ready)
         {
-            let answered =
-                tokio::time::timeout(PROBE_WAIT, answers(ip, &bx.spec["readinessProbe"])).await;
-            bx.ready = answered.unwrap_or(false);
+            bx.ready = probe::is_ready(ip, &bx.spec["readinessProbe"]).await;
             changed |= bx.ready;
         }
         if changed {
@@ -494,28 +488,4 @@ fn argv(spec: &Value, main: &Main) -> Option<Vec<String>> {
     }
     argv.extend(words(&spec["args"]));
     Some(argv)
-}
-
-/// Whether a readiness probe is satisfied. Without one a running container is ready.
-async fn answers(ip: IpAddr, probe: &Value) -> bool {
-    let port = |of: &Value| of["port"].as_u64().and_then(|p| u16::try_from(p).ok());
-    let (target, path) = match (&probe["httpGet"], &probe["tcpSocket"]) {
-        (get, _) if get.is_object() => (port(get), Some(get["path"].as_str().unwrap_or("/"))),
-        (_, tcp) if tcp.is_object() => (port(tcp), None),
-        _ => return true,
-    };
-    let Some(target) = target else { return false };
-    let Ok(mut socket) = TcpStream::connect((ip, target)).await else {
-        return false;
-    };
-    let Some(path) = path else { return true };
-    let request = format!("GET {path} HTTP/1.1\r\nhost: {ip}\r\nconnection: close\r\n\r\n");
-    let mut head = [0; 12];
-    if socket.write_all(request.as_bytes()).await.is_err()
-        || socket.read_exact(&mut head).await.is_err()
-    {
-        return false;
-    }
-    // "HTTP/1.1 200"
-    matches!(head[9], b'2' | b'3')
 }
