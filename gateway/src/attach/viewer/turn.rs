@@ -4,16 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bex_proto::ids::PartId;
-use bex_proto::limits;
 use bex_proto::session::Verdict;
-use bex_proto::transcript::Part;
-use bex_proto::ui_stream::{ChunkKind, Guard, Place, live_marker};
+use bex_proto::ui_stream::{Guard, Place, live_marker};
 use bex_proto::{Generation, PartIndex, TurnNo};
-use bex_store::sandboxes::SandboxRow;
 use bex_store::turns::TurnRow;
 use bex_store::wake::Channel;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::Instant;
 
 use super::{Opened, Stop, Viewer};
 use crate::attach::events;
@@ -22,14 +19,14 @@ use crate::attach::pull::{Do, Ending, Known, Pull};
 use crate::hub::Source;
 use crate::hub::tail::{SourceEnd, TailRead};
 use crate::hub::tee::TeeProgress;
-use crate::sandbox::TargetRef;
+
+mod looks;
+mod waits;
 
 /// Parts taken from the tail at once.
 const TAIL_RUN: usize = 256;
 /// First and longest delay between two looks at the store for a hole that is being harvested.
 const HOLE_LOOK: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(2));
-/// How often a stream looks for its sandbox, or for harvested parts of a driver that cannot be followed, beside being woken.
-const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
 /// Whether a turn's prompt is still to be shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,13 +43,6 @@ pub(super) enum TurnEnded {
     Next(PartId),
     /// That was the last.
     Last,
-}
-
-/// What ended a wait for the next part.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Woken {
-    ByTail,
-    ByNotice,
 }
 
 /// The turn being shown.
@@ -206,42 +196,6 @@ impl Viewer {
         }
     }
 
-    /// Whether an error is the stream's own: a client reads nothing behind one, so that it may only be when nothing is stored
-    /// there.
-    async fn place_of(&mut self, showing: &Showing, part: &Part) -> Result<Place, Stop> {
-        if part.head.kind != ChunkKind::Error || showing.place == Place::Earlier {
-            return Ok(showing.place);
-        }
-        // at most this one and those below it are not behind it
-        let mut more = part.id.index.0 + 1 < showing.row.stored_parts;
-        if !more {
-            let (session, behind) = (self.claims.ses.clone(), part.id.next());
-            let next = self.ask(|db| {
-                let session = session.clone();
-                async move { db.next_stored(&session, behind).await }
-            });
-            more = next.await?.is_some();
-        }
-        Ok(if more { Place::Earlier } else { Place::Last })
-    }
-
-    /// Whether the ended source was not the turn's last word: another sandbox speaks it by now, or will, because this one
-    /// was lost before the turn was handed to it.
-    async fn is_spoken_elsewhere(&mut self, showing: &mut Showing) -> Result<bool, Stop> {
-        let ended = showing.live.as_ref().map(|live| live.generation);
-        self.look_again(showing).await?;
-        if showing.live.as_ref().map(|live| live.generation) != ended {
-            return Ok(true);
-        }
-        let undelivered = showing.row.delivery_started_at.is_none();
-        if undelivered && showing.known.settled.is_none() {
-            showing.live = None;
-            self.wait(showing).await?;
-            return Ok(true);
-        }
-        Ok(false)
-    }
-
     /// Looks into the tail, and into the store when the tail says so.
     async fn step(&mut self, showing: &mut Showing, pull: &mut Pull) -> Result<Do, Stop> {
         let known = showing.known;
@@ -274,80 +228,6 @@ impl Viewer {
             })
             .await?;
         Ok(pull.on_store(read, &known, Instant::now()))
-    }
-
-    /// The next part is not spoken yet.
-    async fn wait(&mut self, showing: &mut Showing) -> Result<(), Stop> {
-        self.unfold(showing.turn());
-        self.pages.rest();
-        match &mut showing.live {
-            Some(live) if live.source.tail.end() == Some(SourceEnd::Unnumbered) => {
-                self.announce(Channel::Wake).await?;
-                let seat = &mut self.seat;
-                let woken = async {
-                    tokio::select! { () = seat.changed() => {}, () = sleep(LOOK_AGAIN) => {} }
-                };
-                self.out.quietly(woken).await?;
-            }
-            Some(live) => {
-                let seat = &mut self.seat;
-                let woken = async {
-                    tokio::select! {
-                        _ = live.changed.changed() => Woken::ByTail,
-                        () = seat.changed() => Woken::ByNotice,
-                    }
-                };
-                if self.out.quietly(woken).await? == Woken::ByTail {
-                    return Ok(());
-                }
-            }
-            None => {
-                let latest = self.begun_at + limits::SANDBOX_WAIT;
-                if Instant::now() >= latest {
-                    return Err(Stop::NoSandbox);
-                }
-                let seat = &mut self.seat;
-                let woken = async {
-                    tokio::select! { () = seat.changed() => {}, () = sleep_until(latest.min(Instant::now() + LOOK_AGAIN)) => {} }
-                };
-                self.out.quietly(woken).await?;
-            }
-        }
-        // a settle, or the sandbox
-        self.look_again(showing).await
-    }
-
-    /// Parts are being harvested or appended.
-    async fn wait_for_store(&mut self, showing: &mut Showing, until: Instant) -> Result<(), Stop> {
-        self.pages.rest();
-        let seat = &mut self.seat;
-        let tee = showing.live.as_mut().map(|live| &mut live.tee);
-        let woken = async {
-            tokio::select! {
-                () = seat.changed() => {}
-                () = progress(tee) => {}
-                () = sleep_until(until) => {}
-            }
-        };
-        self.out.quietly(woken).await?;
-        Ok(())
-    }
-
-    /// The turn's speech is over: gives tee and settle [`limits::END_WAIT`] in all.
-    async fn wait_for_settle(&mut self, showing: &mut Showing) -> Result<(), Stop> {
-        let until = Instant::now() + limits::END_WAIT;
-        self.announce(Channel::Wake).await?;
-        loop {
-            self.look_again(showing).await?;
-            let flushed = showing
-                .live
-                .as_ref()
-                .is_none_or(|live| live.tee.borrow().end.is_some());
-            if (flushed && showing.known.settled.is_some()) || Instant::now() >= until {
-                return Ok(());
-            }
-            self.wait_for_store(showing, until).await?;
-        }
     }
 
     /// Verdict, what is missing, and what follows.
@@ -387,119 +267,5 @@ impl Viewer {
         } else {
             TurnEnded::Last
         })
-    }
-
-    /// The turn's row, and what it says about missing parts.
-    async fn look_at(&mut self, turn: TurnNo) -> Result<(TurnRow, Known), Stop> {
-        let session = self.claims.ses.clone();
-        let (row, head) = self
-            .ask(|db| {
-                let session = session.clone();
-                async move {
-                    Ok((
-                        db.turn(&session, turn).await?,
-                        db.transcript_head(&session).await?,
-                    ))
-                }
-            })
-            .await?;
-        let row = row.ok_or(Stop::Revoked)?;
-        let quota_from =
-            head.and_then(|head| head.quota_mark)
-                .and_then(|mark| match mark.turn.cmp(&turn) {
-                    std::cmp::Ordering::Less => Some(PartIndex(0)),
-                    std::cmp::Ordering::Equal => Some(mark.index),
-                    std::cmp::Ordering::Greater => None,
-                });
-        let known = Known {
-            settled: row.settled_at.map(|_| row.reason),
-            quota_from,
-            dropped: row.dropped.map(|range| (range.first, range.last)),
-            replay_only: self.claims.rpo,
-        };
-        Ok((row, known))
-    }
-
-    async fn look_again(&mut self, showing: &mut Showing) -> Result<(), Stop> {
-        let (row, known) = self.look_at(showing.turn()).await?;
-        showing.row = TurnRow {
-            prompt: String::new(),
-            ..row
-        };
-        showing.known = known;
-        let generation = showing.row.generation;
-        showing.live.take_if(|live| live.generation != generation);
-        if showing.live.is_none() && known.settled.is_none() {
-            self.join(showing).await?;
-        }
-        Ok(())
-    }
-
-    /// Joins the turn's source, if its sandbox is there and the ticket allows it.
-    async fn join(&mut self, showing: &mut Showing) -> Result<(), Stop> {
-        let generation = showing.row.generation;
-        if showing.known.replay_only || generation.0 == 0 {
-            return Ok(());
-        }
-        let session = self.claims.ses.clone();
-        let sandbox = self
-            .ask(|db| {
-                let s = session.clone();
-                async move { db.sandbox(&s, generation).await }
-            })
-            .await?;
-        let Some(target) = sandbox.and_then(target_of) else {
-            return Ok(());
-        };
-        let source = self.hub.join(&target, showing.turn());
-        let (changed, tee) = (source.tail.watch(), source.tee.clone());
-        showing.live = Some(Live {
-            generation,
-            source,
-            changed,
-            tee,
-            marked: false,
-        });
-        Ok(())
-    }
-
-    /// Tells the api; trouble is logged, as a tick does the same later.
-    async fn announce(&mut self, channel: Channel) -> Result<(), Stop> {
-        let (db, session) = (self.db.clone(), self.claims.ses.clone());
-        let telling = tokio::time::timeout(limits::ADMISSION_TIMEOUT, async move {
-            db.notify(channel, &session).await
-        });
-        match self.out.quietly(telling).await? {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => {
-                let error: &dyn std::error::Error = &error;
-                tracing::warn!(session = %self.claims.ses, error, "a notice could not be sent");
-            }
-            Err(_) => tracing::warn!(session = %self.claims.ses, "sending a notice took too long"),
-        }
-        Ok(())
-    }
-}
-
-/// A sandbox that can be dialled. The turn's own generation decides which, whatever the ticket was minted for: a ticket allows a
-/// session, and a turn is spoken by one generation.
-fn target_of(row: SandboxRow) -> Option<TargetRef> {
-    Some(TargetRef {
-        session: row.session,
-        generation: row.generation,
-        namespace: row.namespace,
-        pod: row.pod,
-        pod_uid: row.pod_uid?,
-        container: row.container,
-        legacy: row.legacy,
-        driver_kid: row.driver_kid,
-    })
-}
-
-async fn progress(tee: Option<&mut watch::Receiver<TeeProgress>>) {
-    match tee {
-        // a tee that ended wakes nobody any more
-        Some(tee) if tee.borrow().end.is_none() => drop(tee.changed().await),
-        _ => std::future::pending().await,
     }
 }
