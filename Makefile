@@ -30,8 +30,8 @@ status: ## whether it runs
 test: ## format, lint, unit, store on real PostgreSQL, end to end with the real binaries, the AI SDK's clients
 	@scripts/test
 
-nightly: ## as test, with ten times the random cases
-	@BEX_MERGE_CASES=10000 BEX_CLIENTS_RANDOM=1000 NEXTEST_PROFILE=nightly scripts/test
+nightly: ## as test, with ten times the random cases and fifty times the viewers
+	@BEX_MERGE_CASES=10000 BEX_CLIENTS_RANDOM=1000 BEX_JOIN_ATTACHES=10000 BEX_JOIN_PARTS=10000 NEXTEST_PROFILE=nightly scripts/test
 
 clients: ## the AI SDK's clients, oldest and newest, read stored transcripts; pages in jsdom and Chromium watch sessions
 	@scripts/clients

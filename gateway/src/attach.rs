@@ -61,6 +61,8 @@ pub const GOODBYE: Duration = Duration::from_secs(5);
 
 /// How long the audit rows of the others may take to be closed then.
 const LAST_WORDS: Duration = Duration::from_secs(2);
+/// The audit row's word for a viewer that could not be told where to resume.
+const CUT: &str = "cut";
 /// The audit row's word for an answer that is no stream.
 const NOTHING_NEW: &str = "nothing_new";
 
@@ -322,12 +324,16 @@ impl Attach {
         let (out, body) =
             body::stream((registration, permit, OpenStream::new(&self.metrics.streams)));
         let viewer = self.viewer(&plan, wish, claims, out);
-        let (db, cut) = (self.db.clone(), self.cut.clone());
+        let (db, cut, metrics) = (self.db.clone(), self.cut.clone(), self.metrics.clone());
         self.viewers.spawn(async move {
-            tokio::select! {
-                () = viewer.run(plan, ends, audit) => {}
-                () = cut.cancelled() => close_audit(&db, audit, "cut").await,
-            }
+            let word = tokio::select! {
+                word = viewer.run(plan, ends, audit) => word,
+                () = cut.cancelled() => {
+                    close_audit(&db, audit, CUT).await;
+                    CUT
+                }
+            };
+            metrics.stream_ended(word);
         });
         let mut response = Response::new(body.map_err(Into::into).boxed_unsync());
         response.headers_mut().extend(stream_headers());

@@ -128,8 +128,13 @@ pub(super) struct Ends {
 }
 
 impl Viewer {
-    /// Serves the stream and closes its audit row.
-    pub(super) async fn run(mut self, plan: Plan, ends: Ends, audit: StreamAuditId) {
+    /// Serves the stream and closes its audit row; gives the row's word.
+    pub(super) async fn run(
+        mut self,
+        plan: Plan,
+        ends: Ends,
+        audit: StreamAuditId,
+    ) -> &'static str {
         let ceiling = self.begun_at + limits::STREAM_CEILING;
         let ended = tokio::select! {
             ended = self.serve(plan) => ended,
@@ -151,6 +156,7 @@ impl Viewer {
             tracing::warn!(%session, error, "audit row of a stream stays open");
         }
         tracing::debug!(%session, result = word, parts, bytes, "stream ended");
+        word
     }
 
     /// Says where to resume and closes, without `[DONE]`.

@@ -224,7 +224,12 @@ async fn a_place_is_held_as_long_as_its_body_lives() {
     drop((of_another, other));
     metrics(
         at,
-        &["streams 49", "stream_places 49", "streams_watched 49"],
+        &[
+            "streams 49",
+            "stream_places 49",
+            "streams_watched 49",
+            "streams_ended_total{result=\"left\"} 2",
+        ],
     )
     .await;
     let again = edge
