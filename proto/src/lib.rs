@@ -4,6 +4,7 @@
 //! the driver's files and records, server-sent events, and the rules of a UI message stream. It does no I/O, knows no
 //! runtime and no database, so every rule here can be proved by a plain test.
 
+pub mod chain;
 pub mod driver;
 pub mod exec;
 pub mod ids;
@@ -17,4 +18,5 @@ pub mod time;
 pub mod transcript;
 pub mod ui_stream;
 
+pub use chain::Chain;
 pub use ids::{Generation, PartId, PartIndex, Seq, SessionId, TurnNo, WorkspaceId};
