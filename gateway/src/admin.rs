@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use bex_proto::Chain;
 use bex_proto::problem::{Code, Problem};
 use bex_store::check_schema;
 use bex_store::pool::Db;
@@ -75,7 +76,7 @@ impl Admin {
         match tokio::time::timeout(READY_TIMEOUT, check_schema(&self.db)).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => {
-                warn!(%error, "not ready");
+                warn!(error = %Chain(&error), "not ready");
                 Err(Code::Unavailable)
             }
             Err(_) => {

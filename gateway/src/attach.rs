@@ -23,10 +23,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bex_proto::limits;
 use bex_proto::problem::{CODE_HEADER, Code};
 use bex_proto::ticket::{AttachAction, AttachClaims, KeyRing};
 use bex_proto::ui_stream::{Compact, Guard};
+use bex_proto::{Chain, limits};
 use bex_store::audit::StreamAuditId;
 use bex_store::listen::{Listener, Source as NoticeSource};
 use bex_store::{ConfigError, Db};
@@ -363,8 +363,7 @@ impl Attach {
 /// Closes the audit row of a stream that was sent nothing, or nothing that is known any more.
 async fn close_audit(db: &Db, audit: StreamAuditId, word: &str) {
     if let Err(error) = db.close_stream_audit(audit, word, 0, 0).await {
-        let error: &dyn std::error::Error = &error;
-        tracing::warn!(error, "audit row of a stream stays open");
+        tracing::warn!(error = %Chain(&error), "audit row of a stream stays open");
     }
 }
 

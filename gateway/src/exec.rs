@@ -18,9 +18,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bex_proto::exec::{ExecCode, Operation};
-use bex_proto::limits;
 use bex_proto::problem::Code;
 use bex_proto::ticket::KeyRing;
+use bex_proto::{Chain, limits};
 use http::{Request, Response};
 use hyper::body::Incoming;
 use tokio::sync::Semaphore;
@@ -247,6 +247,6 @@ struct Dialable {
 }
 
 fn unavailable(error: &records::RecordsError) -> Refusal {
-    warn!(error = %error, cause = ?std::error::Error::source(error), "the store did not answer");
+    warn!(error = %Chain(error), "the store did not answer");
     Refusal::new(Code::Unavailable)
 }

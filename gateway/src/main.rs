@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use bex_gateway::config::{Config, EXIT_CONFIG};
 use bex_gateway::start;
+use bex_proto::Chain;
 use clap::Parser;
 use tracing::error;
 use tracing_subscriber::EnvFilter;
@@ -63,8 +64,7 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            let cause = std::error::Error::source(&error).map(ToString::to_string);
-            error!(%error, cause, "the gateway does not start");
+            error!(error = %Chain(&error), "the gateway does not start");
             ExitCode::FAILURE
         }
     }

@@ -15,7 +15,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bex_proto::limits;
+use bex_proto::{Chain, limits};
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -242,7 +242,7 @@ where
             self.metrics.write_stalls.get_or_create(&label).inc();
         }
         // peers leave in every way; that is no trouble of ours
-        debug!(listener = self.name, %peer, error, "connection ended");
+        debug!(listener = self.name, %peer, error = %Chain(error), "connection ended");
     }
 }
 

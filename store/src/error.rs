@@ -1,5 +1,8 @@
 //! What can go wrong below an operation. Expected outcomes ("somebody else did it") are never errors here.
 
+use std::error::Error;
+use std::fmt;
+
 use deadpool_postgres::PoolError;
 use tokio_postgres::error::SqlState;
 
@@ -14,9 +17,8 @@ pub enum StoreError {
     Statement {
         /// The named operation.
         operation: &'static str,
-        /// The driver's error.
-        #[source]
-        source: Box<tokio_postgres::Error>,
+        /// What the server or the connection said.
+        source: ServerFault,
     },
     /// A statement took longer than [`crate::pool::STATEMENT_TIMEOUT`]; its connection was discarded.
     #[error("database operation {operation} timed out")]
@@ -42,14 +44,14 @@ impl StoreError {
     pub(crate) fn statement(operation: &'static str) -> impl Fn(tokio_postgres::Error) -> Self {
         move |source| Self::Statement {
             operation,
-            source: Box::new(source),
+            source: ServerFault(Box::new(source)),
         }
     }
 
     /// The server's SQLSTATE, where it answered one.
     pub fn sqlstate(&self) -> Option<&SqlState> {
         match self {
-            Self::Statement { source, .. } => source.code(),
+            Self::Statement { source, .. } => source.0.code(),
             _ => None,
         }
     }
@@ -59,12 +61,49 @@ impl StoreError {
         match self {
             Self::Pool(_) | Self::Timeout { .. } => true,
             Self::Corrupt { .. } | Self::Missing { .. } => false,
-            Self::Statement { source, .. } => source.code().is_none_or(|code| {
+            Self::Statement { source, .. } => source.0.code().is_none_or(|code| {
                 // 08 connection, 40 rollback, 53 resources, 55 lock, 57 operator intervention
                 ["08", "40", "53", "55", "57"]
                     .iter()
                     .any(|class| code.code().starts_with(class))
             }),
+        }
+    }
+}
+
+/// What the server or the connection said, without any value of a row: the detail of an answer may quote one, and so does the
+/// message where a value itself is refused.
+pub struct ServerFault(Box<tokio_postgres::Error>);
+
+/// SQLSTATE class of values that are refused.
+const DATA_EXCEPTION: &str = "22";
+
+impl fmt::Display for ServerFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(answer) = self.0.as_db_error() else {
+            return self.0.fmt(f);
+        };
+        let code = answer.code().code();
+        if code.starts_with(DATA_EXCEPTION) {
+            write!(f, "SQLSTATE {code}")
+        } else {
+            write!(f, "SQLSTATE {code}: {}", answer.message())
+        }
+    }
+}
+
+impl fmt::Debug for ServerFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl Error for ServerFault {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        // a server's answer is its own cause, and the source would print its detail
+        match self.0.as_db_error() {
+            Some(_) => None,
+            None => self.0.source(),
         }
     }
 }

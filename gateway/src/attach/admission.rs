@@ -5,9 +5,9 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use bex_proto::limits;
 use bex_proto::problem::Code;
 use bex_proto::ticket::{ATTACH_HEADER, AttachAction, AttachClaims, KeyRing};
+use bex_proto::{Chain, limits};
 use bex_store::audit::{StreamAuditId, StreamOpened};
 use bex_store::revocations::{Standing, StreamKey};
 use bex_store::tickets::Burn;
@@ -170,8 +170,7 @@ pub async fn in_time<T>(question: impl Future<Output = Result<T, StoreError>>) -
     match timeout(limits::ADMISSION_TIMEOUT, question).await {
         Ok(Ok(answer)) => Ok(answer),
         Ok(Err(error)) => {
-            let error: &dyn std::error::Error = &error;
-            tracing::warn!(error, "admission could not ask the store");
+            tracing::warn!(error = %Chain(&error), "admission could not ask the store");
             Err(Code::Unavailable)
         }
         Err(_) => {

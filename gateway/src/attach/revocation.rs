@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bex_proto::limits;
+use bex_proto::{Chain, limits};
 use bex_store::listen::Event;
 use bex_store::revocations::{Standing, StreamKey};
 use bex_store::wake::Channel;
@@ -137,8 +137,7 @@ pub async fn watch(
             Ok(Ok(())) => {}
             // nobody is cut off because the store is away: the same streams are asked about again soon
             Ok(Err(error)) => {
-                let error: &dyn std::error::Error = &error;
-                tracing::warn!(error, "running streams could not be checked");
+                tracing::warn!(error = %Chain(&error), "running streams could not be checked");
                 tick.reset_after(CHECK_AGAIN);
             }
             Err(_) => {

@@ -10,12 +10,11 @@ mod turn;
 
 use std::sync::Arc;
 
-use bex_proto::TurnNo;
 use bex_proto::ids::PartId;
-use bex_proto::limits;
 use bex_proto::sse;
 use bex_proto::ticket::AttachClaims;
 use bex_proto::ui_stream::{Compact, Guard, Output, resume_error};
+use bex_proto::{Chain, TurnNo, limits};
 use bex_store::audit::StreamAuditId;
 use bex_store::{Db, StoreError};
 use tokio::time::{Instant, sleep, sleep_until};
@@ -152,8 +151,7 @@ impl Viewer {
         // the body ends with its writing end; the audit row is nobody's reason to wait
         drop(self);
         if let Err(error) = db.close_stream_audit(audit, word, parts, bytes).await {
-            let error: &dyn std::error::Error = &error;
-            tracing::warn!(%session, error, "audit row of a stream stays open");
+            tracing::warn!(%session, error = %Chain(&error), "audit row of a stream stays open");
         }
         tracing::debug!(%session, result = word, parts, bytes, "stream ended");
         word
@@ -208,9 +206,8 @@ impl Viewer {
 
     /// Waits before the next attempt, or gives up.
     async fn store_trouble(&mut self, error: &StoreError, until: Instant) -> Result<(), Stop> {
-        let source: &dyn std::error::Error = error;
         if !error.is_transient() || Instant::now() >= until {
-            tracing::warn!(session = %self.claims.ses, error = source, "a stream cannot read the store");
+            tracing::warn!(session = %self.claims.ses, error = %Chain(error), "a stream cannot read the store");
             return Err(Stop::Store);
         }
         self.out.quietly(sleep(STORE_AGAIN)).await?;

@@ -1,5 +1,6 @@
 //! `turn` and `stop`: calls to the driver.
 
+use bex_proto::Chain;
 use bex_proto::driver::TurnRequest;
 use bex_proto::exec::{ExecCode, Operation};
 use tracing::{error, warn};
@@ -35,7 +36,7 @@ impl Exec {
                     .records
                     .prompt(&admitted.session, *turn, generation);
                 let prompt = records::bounded(prompt).await.map_err(|error| {
-                    warn!(session = %admitted.session, %error, "the store did not answer");
+                    warn!(session = %admitted.session, error = %Chain(&error), "the store did not answer");
                     ExecCode::ExecTransport
                 })?;
                 let request = TurnRequest {
@@ -100,7 +101,7 @@ fn called(located: &Dialable, error: &CallError) -> ExecCode {
     warn!(
         session = %located.target.session,
         generation = %located.target.generation,
-        %error,
+        error = %Chain(error),
         "the driver gave no good answer"
     );
     code

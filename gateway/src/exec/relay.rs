@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use bex_proto::Chain;
 use bex_proto::exec::{ExecCode, FrameDecoder, SandboxRequest};
 use bytes::Bytes;
 use http::Response;
@@ -92,8 +93,7 @@ impl Exec {
             Err(error) => {
                 warn!(
                     session = %admitted.session,
-                    error = %error,
-                    cause = ?std::error::Error::source(&error),
+                    error = %Chain(&error),
                     "nothing was started in the sandbox"
                 );
                 return End::Failed(ExecCode::ExecTransport);

@@ -6,8 +6,8 @@
 
 use std::time::Duration;
 
-use bex_proto::PartIndex;
 use bex_proto::sse::Splitter;
+use bex_proto::{Chain, PartIndex};
 use futures::StreamExt;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
@@ -168,8 +168,7 @@ impl Reading<'_> {
 
     /// Nothing a person must do: the sandbox may be starting or ending, and the harvest is there.
     fn note(&self, broken: &Broken, what: &'static str) {
-        let error: &dyn std::error::Error = broken;
-        tracing::info!(session = %self.speech.session, turn = %self.speech.turn, error, "{what}");
+        tracing::info!(session = %self.speech.session, turn = %self.speech.turn, error = %Chain(broken), "{what}");
     }
 
     /// Where to go on; asks the store once.

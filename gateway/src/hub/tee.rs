@@ -7,8 +7,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 
-use bex_proto::limits;
 use bex_proto::transcript::Part;
+use bex_proto::{Chain, limits};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -159,8 +159,7 @@ fn append<'a>(store: &'a dyn SpeechStore, speech: &'a Speech, batch: Batch) -> A
             Ok(Ok(Stored::Quota)) => Err(TeeEnd::Quota),
             Ok(Ok(Stored::Refused)) => Err(TeeEnd::Failed),
             Ok(Err(error)) => {
-                let error: &dyn std::error::Error = &error;
-                tracing::warn!(session = %speech.session, turn = %speech.turn, error, "tee append failed");
+                tracing::warn!(session = %speech.session, turn = %speech.turn, error = %Chain(&error), "tee append failed");
                 Err(TeeEnd::Failed)
             }
             Err(_) => {

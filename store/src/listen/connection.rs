@@ -1,6 +1,6 @@
 //! The LISTEN connection.
 
-use bex_proto::limits;
+use bex_proto::{Chain, limits};
 use futures::{StreamExt, stream};
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval, timeout};
@@ -41,7 +41,7 @@ async fn serve(pg: &Config, tls: &MakeRustlsConnect, outlet: &mut Outlet) -> End
     let (client, mut connection) = match connected {
         Ok(Ok(pair)) => pair,
         Ok(Err(error)) => {
-            warn!(%error, "cannot connect to listen");
+            warn!(error = %Chain(&error), "cannot connect to listen");
             return Ended::Never;
         }
         Err(_) => {
@@ -62,7 +62,7 @@ async fn serve(pg: &Config, tls: &MakeRustlsConnect, outlet: &mut Outlet) -> End
                 }
                 Ok(_) => {}
                 Err(error) => {
-                    debug!(%error, "listen connection ended");
+                    debug!(error = %Chain(&error), "listen connection ended");
                     return;
                 }
             }
@@ -83,12 +83,16 @@ async fn listen(
         .map(|channel| format!("LISTEN {}; ", channel.as_str()))
         .collect();
     sql.push_str(&format!("LISTEN {PROOF}"));
-    if !matches!(
-        timeout(CONNECT_TIMEOUT, client.batch_execute(&sql)).await,
-        Ok(Ok(()))
-    ) {
-        warn!("cannot listen");
-        return Ended::Never;
+    match timeout(CONNECT_TIMEOUT, client.batch_execute(&sql)).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => {
+            warn!(error = %Chain(&error), "cannot listen");
+            return Ended::Never;
+        }
+        Err(_) => {
+            warn!("asking to listen timed out");
+            return Ended::Never;
+        }
     }
     outlet.resumed();
     let mut proof = interval(limits::LISTEN_PROOF);

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use bex_proto::limits;
+use bex_proto::{Chain, limits};
 use tokio::time::{MissedTickBehavior, interval};
 use tracing::warn;
 
@@ -44,7 +44,7 @@ pub(super) async fn run(db: Db, mut outlet: Outlet) {
             Some(position) => poll(&db, position, &mut outlet).await,
         };
         if let Err(error) = polled {
-            warn!(%error, "cannot poll for changes");
+            warn!(error = %Chain(&error), "cannot poll for changes");
             // trimmed rows may have passed meanwhile
             position = None;
         }

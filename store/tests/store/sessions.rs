@@ -1,7 +1,7 @@
 //! The verbs on sessions.
 
 use bex_proto::session::{Phase, SessionKind, Verdict};
-use bex_proto::{SessionId, TurnNo};
+use bex_proto::{Chain, SessionId, TurnNo};
 use bex_store::idempotency::Idempotency;
 use bex_store::sessions::{
     ArchivedFilter, BeginTurn, Cancel, Created, Delete, ListFilter, NewTurn,
@@ -25,6 +25,21 @@ fn key(body: &str) -> Option<Idempotency> {
         key: "k".into(),
         body_sha256: body.into(),
     })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn an_error_says_why_and_quotes_no_row() {
+    let store = Store::new().await;
+    store.sql("ALTER TABLE turns ADD CONSTRAINT polite CHECK (prompt <> 'hunter2')");
+    let mut new = new_session();
+    new.prompt = "hunter2".into();
+    let error = store.db.create_session(&new).await.unwrap_err();
+    let said = Chain(&error).to_string();
+    assert!(
+        said.contains("SQLSTATE 23514") && said.contains("\"polite\""),
+        "{said}"
+    );
+    assert!(!format!("{said} {error:?}").contains("hunter2"), "{said}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

@@ -1,6 +1,6 @@
 //! What a turn's viewer waits for, and how long.
 
-use bex_proto::limits;
+use bex_proto::{Chain, limits};
 use bex_store::wake::Channel;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -109,8 +109,7 @@ impl Viewer {
         match self.out.quietly(telling).await? {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
-                let error: &dyn std::error::Error = &error;
-                tracing::warn!(session = %self.claims.ses, error, "a notice could not be sent");
+                tracing::warn!(session = %self.claims.ses, error = %Chain(&error), "a notice could not be sent");
             }
             Err(_) => tracing::warn!(session = %self.claims.ses, "sending a notice took too long"),
         }
