@@ -2,12 +2,15 @@
 //! ended gracefully.
 //!
 //! Bounds: a full house stops accepting, so that waiting clients stand in the kernel's queue; a connection must send its first
-//! request soon, and may not idle without one; a write that makes no progress for [`limits::WRITE_STALL`] ends its connection.
+//! request soon, and may not idle without one; a write that makes no progress for [`limits::WRITE_STALL`] ends its connection,
+//! and an HTTP/2 stream whose window stays shut ends by itself (`streams`); a connection is asked to end at [`AGE`] and has
+//! [`LAST_REQUESTS`] from then on.
 //! On shutdown nothing new is accepted, open requests go on to their end, and what is left at the deadline is cut.
 
 mod activity;
 mod body;
 mod stall;
+mod streams;
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -19,11 +22,12 @@ use bex_proto::{Chain, limits};
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, warn};
@@ -32,6 +36,7 @@ use crate::metrics::{ListenerLabel, ServeMetrics};
 use activity::{Activity, IdleVerdict};
 pub use body::{BodyError, ResponseBody, empty, full, problem};
 use stall::StallGuard;
+use streams::Streams;
 
 /// A request head must arrive within this time, and a connection without requests is closed after it.
 pub const HEADER_READ_TIMEOUT: Duration = Duration::from_secs(20);
@@ -43,6 +48,12 @@ pub const REQUEST_HEADERS: usize = 100;
 pub const H2_STREAMS: u32 = 1000;
 /// What one HTTP/2 stream buffers towards a slow reader.
 pub const H2_SEND_BUFFER: usize = 256 * 1024;
+/// How old a connection grows before it is asked to end: its clients connect again, and meet the newest replicas too.
+const AGE: Duration = limits::STREAM_CEILING;
+/// What its open requests have from then on: the longest is a stream that has just begun.
+const LAST_REQUESTS: Duration = limits::STREAM_CEILING.saturating_add(Duration::from_secs(60));
+/// Idle ticks that a connection without requests has to end by itself, once asked: a reader that is slow, but moves, needs some.
+const LAST_TICKS: u32 = 3;
 /// Pause after the system refused a connection for want of a resource.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -89,13 +100,17 @@ where
         cut: CancellationToken::new(),
         tasks: TaskTracker::new(),
     };
+    let label = ListenerLabel {
+        listener: options.name,
+    };
+    let stalls = metrics.write_stalls.get_or_create_owned(&label);
     let house = Arc::new(House {
         name: options.name,
         seats: Arc::new(Semaphore::new(options.connections)),
         stop: serving.stop.clone(),
         cut: serving.cut.clone(),
+        protocols: protocols(Streams { stalls }),
         metrics,
-        protocols: protocols(),
         handle,
     });
     let tasks = serving.tasks.clone();
@@ -139,8 +154,15 @@ struct House<H> {
     stop: CancellationToken,
     cut: CancellationToken,
     metrics: ServeMetrics,
-    protocols: auto::Builder<TokioExecutor>,
+    protocols: auto::Builder<Streams>,
     handle: H,
+}
+
+/// How far a connection was asked to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Open,
+    Ending,
 }
 
 impl<H, F> House<H>
@@ -207,9 +229,11 @@ where
         let mut connection = std::pin::pin!(self.protocols.serve_connection(io, service));
         let mut idle = tokio::time::interval(HEADER_READ_TIMEOUT);
         idle.reset();
-        let mut stopping = false;
+        let mut age = std::pin::pin!(sleep_until(Instant::now() + AGE));
+        let mut stage = Stage::Open;
+        let mut idle_ticks = 0;
         loop {
-            tokio::select! {
+            let asked_to_end = tokio::select! {
                 done = connection.as_mut() => {
                     if let Err(error) = done {
                         self.note_end(peer, &*error);
@@ -217,19 +241,32 @@ where
                     return;
                 }
                 () = self.cut.cancelled() => return,
-                () = self.stop.cancelled(), if !stopping => {
-                    stopping = true;
-                    connection.as_mut().graceful_shutdown();
-                    // a connection that has not yet said which protocol it speaks knows no graceful end
-                    if activity.is_unused() {
-                        return;
+                () = age.as_mut() => match stage {
+                    Stage::Open => true,
+                    Stage::Ending => return,
+                },
+                () = self.stop.cancelled(), if stage == Stage::Open => true,
+                _ = idle.tick() => match activity.tick() {
+                    IdleVerdict::Busy => {
+                        idle_ticks = 0;
+                        false
+                    }
+                    IdleVerdict::NeverSpoke => return,
+                    IdleVerdict::Idle if idle_ticks == LAST_TICKS => return,
+                    IdleVerdict::Idle => {
+                        idle_ticks += 1;
+                        stage == Stage::Open
                     }
                 }
-                _ = idle.tick() => match activity.tick() {
-                    IdleVerdict::Busy => {}
-                    IdleVerdict::NeverSpoke => return,
-                    IdleVerdict::Idle => connection.as_mut().graceful_shutdown(),
+            };
+            if asked_to_end {
+                // a connection that has not yet said which protocol it speaks knows no graceful end
+                if activity.is_unused() {
+                    return;
                 }
+                connection.as_mut().graceful_shutdown();
+                stage = Stage::Ending;
+                age.as_mut().reset(Instant::now() + LAST_REQUESTS);
             }
         }
     }
@@ -247,8 +284,8 @@ where
 }
 
 /// HTTP/1.1 and HTTP/2, each within its bounds.
-fn protocols() -> auto::Builder<TokioExecutor> {
-    let mut builder = auto::Builder::new(TokioExecutor::new());
+fn protocols(streams: Streams) -> auto::Builder<Streams> {
+    let mut builder = auto::Builder::new(streams);
     builder
         .http1()
         .timer(TokioTimer::new())

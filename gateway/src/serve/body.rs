@@ -11,6 +11,7 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Empty, Full};
 
 use super::activity::OpenRequest;
+use super::streams::{self, Hand};
 
 /// Ends the connection (HTTP/1) or the stream (HTTP/2) abnormally, so that the reader knows that it has not seen everything.
 pub type BodyError = Box<dyn std::error::Error + Send + Sync>;
@@ -44,12 +45,39 @@ pub fn empty() -> ResponseBody {
 
 /// `body`, whose request counts as open until it is dropped.
 pub(super) fn counted(body: ResponseBody, open: OpenRequest) -> Counted {
-    Counted { body, _open: open }
+    Counted {
+        body,
+        last: None,
+        _open: open,
+    }
 }
+
+/// A longer frame is given in two, the second a single byte. HTTP/2 queues a frame as soon as there is room for its first byte
+/// and then asks for the next, the end included: without the second frame a body could end, and give back what it holds, while a
+/// reader that takes nothing keeps the frame in memory.
+const WHOLE_FRAME: usize = 1024;
 
 pub(super) struct Counted {
     body: ResponseBody,
+    /// The end of the frame given last.
+    last: Option<Bytes>,
     _open: OpenRequest,
+}
+
+impl Counted {
+    fn next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        if let Some(last) = self.last.take() {
+            return Poll::Ready(Some(Ok(Frame::data(last))));
+        }
+        Pin::new(&mut self.body).poll_frame(cx).map_ok(|frame| {
+            frame.map_data(|mut bytes| {
+                if bytes.len() > WHOLE_FRAME {
+                    self.last = Some(bytes.split_off(bytes.len() - 1));
+                }
+                bytes
+            })
+        })
+    }
 }
 
 impl Body for Counted {
@@ -60,14 +88,25 @@ impl Body for Counted {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
+        let polled = self.next(cx);
+        streams::note(match polled {
+            Poll::Ready(Some(Ok(_))) => Hand::Full,
+            Poll::Ready(_) | Poll::Pending => Hand::Empty,
+        });
+        polled
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.last.is_none() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        let mut hint = self.body.size_hint();
+        let left = self.last.as_ref().map_or(0, |last| last.len() as u64);
+        if let Some(upper) = hint.upper() {
+            hint.set_upper(upper + left);
+        }
+        hint.set_lower(hint.lower() + left);
+        hint
     }
 }

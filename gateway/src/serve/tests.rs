@@ -4,10 +4,13 @@ use bytes::Bytes;
 use http::StatusCode;
 use http_body_util::{BodyExt, Empty, StreamBody};
 use hyper::client::conn::{http1, http2};
+use hyper_util::rt::TokioExecutor;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{Notify, mpsc};
 
 use super::*;
+use crate::attach::body;
+use crate::attach::limiter::Limiter;
 
 const OPTIONS: ServeOptions = ServeOptions {
     name: "test",
@@ -207,4 +210,121 @@ async fn a_full_house_lets_nobody_in_until_somebody_leaves() {
     guests.clear();
     third.await.expect("let in");
     assert!(answered.load(Ordering::SeqCst));
+}
+
+/// A client of HTTP/2 that answers pings and whose streams' windows are this large and never grow.
+async fn connect_narrow(address: SocketAddr, window: u32) -> http2::SendRequest<Empty<Bytes>> {
+    let socket = TcpStream::connect(address).await.expect("a connection");
+    let (sender, connection) = http2::Builder::new(TokioExecutor::new())
+        .initial_stream_window_size(window)
+        .handshake(TokioIo::new(socket))
+        .await
+        .expect("a handshake");
+    tokio::spawn(connection);
+    sender
+}
+
+/// A listener of streams that take a place each: `/short` ends after one frame, the others go on until their viewer is gone.
+async fn streaming(metrics: &ServeMetrics) -> (Serving, SocketAddr, Arc<Limiter>) {
+    let (listener, address) = listen().await;
+    let limiter = Limiter::new(10, 10);
+    let places = Arc::clone(&limiter);
+    let serving = serve(listener, OPTIONS, metrics.clone(), move |request, _| {
+        let permit = places.admit("somebody").expect("a place");
+        let (mut out, body) = body::stream(permit);
+        tokio::spawn(async move {
+            let path = request.uri().path();
+            let event = vec![b'x'; if path == "/tiny" { 1 } else { 64 * 1024 }];
+            out.event(&event);
+            if path == "/short" {
+                return out.close().await.expect("there is room for one frame");
+            }
+            while out
+                .quietly(tokio::time::sleep(limits::HEARTBEAT))
+                .await
+                .is_ok()
+            {
+                out.event(&event);
+            }
+        });
+        let body = body.map_err(Into::into).boxed_unsync();
+        async move { Response::new(body) }
+    });
+    (serving, address, limiter)
+}
+
+/// The longest that a reader who takes nothing holds its place.
+const SHUT: Duration = streams::PATIENCE.saturating_add(Duration::from_secs(10));
+/// The longest that its connection is held when it asks for nothing more.
+const LEFT_ALONE: Duration = HEADER_READ_TIMEOUT.saturating_mul(LAST_TICKS + 2);
+
+/// Waits for a level, in paused time.
+async fn within(patience: Duration, reached: impl Fn() -> bool) {
+    let level = async {
+        while !reached() {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    tokio::time::timeout(patience, level)
+        .await
+        .expect("reached in time");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_window_that_stays_shut_holds_neither_place_nor_connection() {
+    let metrics = ServeMetrics::default();
+    let (_serving, address, limiter) = streaming(&metrics).await;
+    let mut sender = connect_narrow(address, 1024).await;
+    let deaf = sender.send_request(get("/long")).await.expect("an answer");
+    let mut ended = sender.send_request(get("/short")).await.expect("an answer");
+    tokio::time::sleep(limits::WRITE_STALL).await;
+    assert_eq!(
+        limiter.count(),
+        2,
+        "what is not taken yet is counted, ended or not"
+    );
+    within(SHUT, || limiter.count() == 0).await;
+    let label = ListenerLabel { listener: "test" };
+    assert_eq!(metrics.write_stalls.get_or_create(&label).get(), 2);
+    let frames = async { while ended.body_mut().frame().await.is_some_and(|f| f.is_ok()) {} };
+    frames.await;
+    within(LEFT_ALONE, || {
+        metrics.connections.get_or_create(&label).get() == 0
+    })
+    .await;
+    drop((deaf, ended));
+}
+
+#[tokio::test(start_paused = true)]
+async fn streams_beside_one_that_is_not_taken_go_on() {
+    let metrics = ServeMetrics::default();
+    let (_serving, address, limiter) = streaming(&metrics).await;
+    let mut sender = connect_narrow(address, 100 * 1024).await;
+    let deaf = sender.send_request(get("/long")).await.expect("an answer");
+    let mut hears = sender.send_request(get("/long")).await.expect("an answer");
+    let until = Instant::now() + SHUT * 2;
+    let mut read = 0;
+    while Instant::now() < until {
+        let frame = hears.body_mut().frame().await.expect("a frame");
+        read += frame.expect("bytes").into_data().expect("data").len();
+    }
+    assert!(read > 64 * 1024, "{read}");
+    assert_eq!(limiter.count(), 1);
+    drop(deaf);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_old_connection_is_asked_to_end_and_then_ended() {
+    let metrics = ServeMetrics::default();
+    let (_serving, address, limiter) = streaming(&metrics).await;
+    let mut sender = connect_narrow(address, 100 * 1024).await;
+    let began = Instant::now();
+    let mut answer = sender.send_request(get("/tiny")).await.expect("an answer");
+    while let Some(Ok(_)) = answer.body_mut().frame().await {}
+    assert!(began.elapsed() >= AGE + LAST_REQUESTS);
+    let label = ListenerLabel { listener: "test" };
+    within(Duration::from_secs(10), || {
+        metrics.connections.get_or_create(&label).get() == 0 && limiter.count() == 0
+    })
+    .await;
 }
