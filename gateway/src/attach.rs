@@ -107,6 +107,8 @@ pub struct Attach {
     metrics: AttachMetrics,
     viewers: TaskTracker,
     drain: CancellationToken,
+    /// Revocations are not heard of any more.
+    lost: CancellationToken,
     /// Ends viewers that could not be told.
     cut: CancellationToken,
 }
@@ -153,13 +155,15 @@ impl Attach {
         let notices = stream::unfold(listener, async |mut listener| {
             Some((listener.next().await?, listener))
         });
-        tokio::spawn(revocation::watch(
+        let lost = CancellationToken::new();
+        let watching = revocation::watch(
             deps.db.clone(),
             Box::pin(notices),
             Arc::clone(&rooms),
             Arc::clone(&streams),
             drain.clone(),
-        ));
+        );
+        revocation::spawn(watching, drain.clone(), lost.clone());
         Ok(Arc::new(Self {
             db: deps.db,
             hub,
@@ -174,6 +178,7 @@ impl Attach {
             metrics: deps.metrics,
             viewers: TaskTracker::new(),
             drain,
+            lost,
             cut: CancellationToken::new(),
         }))
     }
@@ -221,6 +226,11 @@ impl Attach {
             }
         };
         tokio::join!(goodbye, self.hub.drain());
+    }
+
+    /// Waits until this process may not go on: revocations would reach nobody any more. New streams are refused then.
+    pub async fn lost(&self) {
+        self.lost.cancelled().await;
     }
 
     /// What it holds now, for metrics.

@@ -64,7 +64,7 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            error!(error = %Chain(&error), "the gateway does not start");
+            error!(error = %Chain(&error), "the gateway cannot run");
             ExitCode::FAILURE
         }
     }

@@ -39,9 +39,9 @@ const ADMIN_DEADLINE: Duration = Duration::from_secs(1);
 /// SQLSTATE of a missing grant.
 const INSUFFICIENT_PRIVILEGE: &str = "42501";
 
-/// Why the process does not start.
+/// Why the process does not start, or does not go on.
 #[derive(Debug, thiserror::Error)]
-pub enum StartError {
+pub enum RunError {
     /// The database's settings.
     #[error("the database configuration is unusable")]
     Config(#[source] ConfigError),
@@ -74,16 +74,19 @@ pub enum StartError {
     /// The system.
     #[error("cannot wait for signals")]
     Signals(#[source] std::io::Error),
+    /// A task without which nothing may be shown.
+    #[error("revocations are not heard of any more")]
+    Deaf,
 }
 
 /// Runs until SIGTERM or SIGINT, then drains.
 ///
 /// # Errors
-/// What kept it from starting; afterwards nothing does.
-pub async fn run(config: Config) -> Result<(), StartError> {
+/// What kept it from starting, or from going on; it has drained then.
+pub async fn run(config: Config) -> Result<(), RunError> {
     let stop = stop_on_signal()?;
     raise_file_limit();
-    let db = Db::connect(&config.database).map_err(StartError::Config)?;
+    let db = Db::connect(&config.database).map_err(RunError::Config)?;
     prove(&db).await?;
     let ports = Ports::bind(&config).await?;
     let addresses = ports.addresses()?;
@@ -94,16 +97,19 @@ pub async fn run(config: Config) -> Result<(), StartError> {
     let [attach, exec, admin] = addresses;
     info!(%attach, %exec, %admin, "the gateway serves");
 
-    stop.cancelled().await;
+    let end = tokio::select! {
+        () = stop.cancelled() => Ok(()),
+        () = parts.attach.lost() => Err(RunError::Deaf),
+    };
     info!("shutting down");
     draining.begin();
     parts.drain(serving).await;
     db.close();
     info!("ended");
-    Ok(())
+    end
 }
 
-async fn targets(sandboxes: Sandboxes) -> Result<Arc<dyn Targets>, StartError> {
+async fn targets(sandboxes: Sandboxes) -> Result<Arc<dyn Targets>, RunError> {
     Ok(match sandboxes {
         Sandboxes::Local { dir, driver_bin } => {
             // told aloud, as nobody should take this kind for a boundary
@@ -117,7 +123,7 @@ async fn targets(sandboxes: Sandboxes) -> Result<Arc<dyn Targets>, StartError> {
         Sandboxes::Kubernetes(kubernetes) => {
             let targets = KubernetesTargets::new(kubernetes)
                 .await
-                .map_err(StartError::Cluster)?;
+                .map_err(RunError::Cluster)?;
             info!(kind = "kubernetes", "sandboxes are pods");
             Arc::new(targets)
         }
@@ -144,7 +150,7 @@ impl Parts {
         targets: Arc<dyn Targets>,
         db: &Db,
         draining: &Draining,
-    ) -> Result<(Self, Arc<Metrics>), StartError> {
+    ) -> Result<(Self, Arc<Metrics>), RunError> {
         let mut metrics = Metrics::new();
         let driver_keys = Arc::new(config.driver_keys);
         let instance = random_id("gwy");
@@ -165,7 +171,7 @@ impl Parts {
             source_retry: bex_proto::limits::SOURCE_RETRY,
             metrics: metrics.attach.clone(),
         })
-        .map_err(StartError::Config)?;
+        .map_err(RunError::Config)?;
         let exec = Exec::new(ExecDeps {
             records: Arc::new(db.clone()),
             targets,
@@ -262,7 +268,7 @@ fn pool(db: &Db) -> [Level; 3] {
 }
 
 /// The schema is this release's and the role may do what this process does, or every missing grant is named.
-async fn prove(db: &Db) -> Result<(), StartError> {
+async fn prove(db: &Db) -> Result<(), RunError> {
     match check_schema(db).await {
         Ok(()) => {}
         // the preflight names this one too
@@ -270,16 +276,16 @@ async fn prove(db: &Db) -> Result<(), StartError> {
             if error
                 .sqlstate()
                 .is_some_and(|s| s.code() == INSUFFICIENT_PRIVILEGE) => {}
-        Err(SchemaError::Store(error)) => return Err(StartError::Store(error)),
-        Err(too_old) => return Err(StartError::Schema(too_old)),
+        Err(SchemaError::Store(error)) => return Err(RunError::Store(error)),
+        Err(too_old) => return Err(RunError::Schema(too_old)),
     }
     let missing = preflight(db, Role::Gateway)
         .await
-        .map_err(StartError::Store)?;
+        .map_err(RunError::Store)?;
     if missing.is_empty() {
         Ok(())
     } else {
-        Err(StartError::MissingGrants(missing))
+        Err(RunError::MissingGrants(missing))
     }
 }
 
@@ -291,7 +297,7 @@ struct Ports {
 }
 
 impl Ports {
-    async fn bind(config: &Config) -> Result<Self, StartError> {
+    async fn bind(config: &Config) -> Result<Self, RunError> {
         Ok(Self {
             attach: bind("attach", config.attach_listen).await?,
             exec: bind("exec", config.exec_listen).await?,
@@ -300,25 +306,25 @@ impl Ports {
     }
 
     /// Where they really are: a configured port 0 lets the system choose.
-    fn addresses(&self) -> Result<[SocketAddr; 3], StartError> {
-        let of = |listener: &TcpListener| listener.local_addr().map_err(StartError::Address);
+    fn addresses(&self) -> Result<[SocketAddr; 3], RunError> {
+        let of = |listener: &TcpListener| listener.local_addr().map_err(RunError::Address);
         Ok([of(&self.attach)?, of(&self.exec)?, of(&self.admin)?])
     }
 }
 
-async fn bind(listener: &'static str, address: SocketAddr) -> Result<TcpListener, StartError> {
+async fn bind(listener: &'static str, address: SocketAddr) -> Result<TcpListener, RunError> {
     TcpListener::bind(address)
         .await
-        .map_err(|source| StartError::Bind {
+        .map_err(|source| RunError::Bind {
             listener,
             address,
             source,
         })
 }
 
-fn stop_on_signal() -> Result<CancellationToken, StartError> {
-    let mut terminate = signal(SignalKind::terminate()).map_err(StartError::Signals)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(StartError::Signals)?;
+fn stop_on_signal() -> Result<CancellationToken, RunError> {
+    let mut terminate = signal(SignalKind::terminate()).map_err(RunError::Signals)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(RunError::Signals)?;
     let stop = CancellationToken::new();
     let signaled = stop.clone();
     tokio::spawn(async move {

@@ -104,6 +104,36 @@ impl Drop for Registration {
     }
 }
 
+/// Runs the watch. Without it revocations would reach nobody, so its end, whatever it is, ends the process: `drain` sends viewers
+/// to other processes, and `lost` tells that nobody asked for it.
+pub fn spawn(
+    watching: impl Future<Output = ()> + Send + 'static,
+    drain: CancellationToken,
+    lost: CancellationToken,
+) {
+    let guard = Guard { drain, lost };
+    tokio::spawn(async move {
+        let _guard = guard;
+        watching.await;
+    });
+}
+
+/// Speaks when the watch is over, also by a panic.
+struct Guard {
+    drain: CancellationToken,
+    lost: CancellationToken,
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if !self.drain.is_cancelled() {
+            tracing::error!("revocations are not heard of any more, this process ends");
+            self.lost.cancel();
+            self.drain.cancel();
+        }
+    }
+}
+
 /// Hears notices until told to stop: wakes viewers, ends revoked streams.
 pub async fn watch(
     store: impl Standings,

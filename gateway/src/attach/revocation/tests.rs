@@ -150,3 +150,48 @@ async fn a_burst_of_revocations_is_one_question_and_other_notices_are_none() {
     assert!((1..=2).contains(&rig.asked()), "{} questions", rig.asked());
     assert!(!rig.stream.revoked.is_cancelled(), "good streams go on");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_ends_unasked_ends_the_process() {
+    for how in ["notices end", "panic"] {
+        let (drain, lost) = (CancellationToken::new(), CancellationToken::new());
+        let (rooms, streams) = (Arc::new(Rooms::default()), Arc::new(Streams::default()));
+        let (sender, notices) = mpsc::channel::<Event>(1);
+        let watching = watch(
+            Arc::new(Script::default()),
+            notices,
+            rooms,
+            streams,
+            drain.clone(),
+        );
+        spawn(
+            async move {
+                watching.await;
+                assert_ne!(how, "panic", "as the test wants it");
+            },
+            drain.clone(),
+            lost.clone(),
+        );
+        drop(sender);
+        timeout(Duration::from_secs(1), lost.cancelled())
+            .await
+            .expect("it is told");
+        assert!(drain.is_cancelled(), "viewers are sent elsewhere: {how}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_was_asked_to_end_is_not_missed() {
+    let (drain, lost) = (CancellationToken::new(), CancellationToken::new());
+    let (ended, end) = tokio::sync::oneshot::channel::<()>();
+    let told = drain.clone();
+    let watching = async move {
+        told.cancelled().await;
+        drop(ended);
+    };
+    spawn(watching, drain.clone(), lost.clone());
+    drain.cancel();
+    assert!(end.await.is_err(), "it ended");
+    tokio::task::yield_now().await;
+    assert!(!lost.is_cancelled());
+}
