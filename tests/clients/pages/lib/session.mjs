@@ -11,7 +11,8 @@ export const origin = process.env.BEX_PAGE_ORIGIN;
 export async function api(method, at, body) {
   const response = await fetch(`${stack.apiUrl}/v1/agent-sessions${at}`, {
     method,
-    headers: { authorization: `Bearer ${stack.apiToken}`, 'content-type': 'application/json' },
+    // on a busy machine a kept connection may be closed while it is asked again, and nobody may repeat a POST
+    headers: { authorization: `Bearer ${stack.apiToken}`, 'content-type': 'application/json', connection: 'close' },
     body: body && JSON.stringify(body),
   });
   const text = await response.text();
