@@ -299,6 +299,14 @@ impl ExecClaims {
     }
 }
 
+/// How long the nonce of a ticket that expires at `exp` is kept once it is used up, by the clock that reads `now`; both in Unix
+/// seconds. Until then a process whose clock is up to [`limits::TICKET_SKEW`] behind this one may still accept the ticket, which
+/// every clock accepts for that skew longer, and for the whole second in which that ends.
+pub fn keep_nonce(exp: i64, now: i64) -> Duration {
+    let left = u64::try_from(exp.saturating_sub(now)).unwrap_or(0);
+    Duration::from_secs(left.saturating_add(1)).saturating_add(limits::TICKET_SKEW * 2)
+}
+
 impl DriverGrant {
     /// Signs with the driver's key.
     pub fn sign(&self, key: &DriverKey) -> String {

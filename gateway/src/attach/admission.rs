@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bex_proto::problem::Code;
-use bex_proto::ticket::{ATTACH_HEADER, AttachAction, AttachClaims, KeyRing};
+use bex_proto::ticket::{ATTACH_HEADER, AttachAction, AttachClaims, KeyRing, keep_nonce};
 use bex_proto::{Chain, limits};
 use bex_store::audit::{StreamAuditId, StreamOpened};
 use bex_store::revocations::{Standing, StreamKey};
@@ -147,9 +147,7 @@ pub async fn redeem<G: Gate>(
     remote_address: &str,
     now: Timestamp,
 ) -> Result<G::Row, Code> {
-    let left = u64::try_from(claims.exp.saturating_sub(now.as_second())).unwrap_or(0);
-    // as long as any clock within the skew could still accept it
-    let keep = std::time::Duration::from_secs(left) + limits::TICKET_SKEW * 2;
+    let keep = keep_nonce(claims.exp, now.as_second());
     match in_time(gate.burn(&claims.jti, keep)).await? {
         Burn::Burnt => {}
         Burn::Used => return Err(Code::TicketUsed),

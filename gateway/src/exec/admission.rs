@@ -4,11 +4,10 @@
 //! not revoked · nonce. The nonce is burnt last, so that no refusal costs a ticket.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bex_proto::exec::{Operation, OperationName, TICKET_HEADER};
 use bex_proto::problem::Code;
-use bex_proto::ticket::{COMPLETER_SUBJECT, ExecClaims, KeyRing};
+use bex_proto::ticket::{COMPLETER_SUBJECT, ExecClaims, KeyRing, keep_nonce};
 use bex_proto::transcript::sha256_hex;
 use bex_proto::{SessionId, limits};
 use bex_store::tickets::Burn;
@@ -141,10 +140,7 @@ impl Exec {
     }
 
     async fn burn(&self, claims: &ExecClaims) -> Result<(), Refusal> {
-        let skew = i64::try_from(limits::TICKET_SKEW.as_secs()).unwrap_or(i64::MAX);
-        let left = claims.exp.saturating_add(skew).saturating_sub(unix_now());
-        // a ticket that verified is presentable for this second at least
-        let keep = Duration::from_secs(u64::try_from(left).unwrap_or(0).max(1));
+        let keep = keep_nonce(claims.exp, unix_now());
         let burn = records::bounded(self.deps.records.burn(&claims.jti, keep))
             .await
             .map_err(|error| unavailable(&error))?;

@@ -1,6 +1,7 @@
 //! Who is let in, in which order, and that no refusal costs a ticket.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use bex_gateway::exec::ExecLimits;
 use bex_gateway::sandbox::Look;
@@ -266,4 +267,14 @@ async fn a_full_house_says_so_and_users_leave_room_for_the_harvest() {
     crate::house::eventually(|| house.metrics.exec.active.get() == 0).await;
     script_empty_window(&house);
     assert_eq!(house.call(&observe()).await.exit().exit_code, 0);
+}
+
+#[tokio::test]
+async fn a_used_ticket_is_remembered_for_every_clock_that_may_still_accept_it() {
+    let house = House::new().await;
+    script_empty_window(&house);
+    assert_eq!(house.call(&observe()).await.status, 200);
+    // it expires in a minute; ours may be fast by the skew while another's is slow by it
+    let least = Duration::from_secs(59) + bex_proto::limits::TICKET_SKEW * 2;
+    assert!(*house.records.kept.lock().expect("no panic") >= least);
 }

@@ -111,6 +111,8 @@ impl Targets for ScriptedTargets {
 #[derive(Default)]
 pub struct ScriptedRecords {
     pub burnt: Mutex<BTreeSet<String>>,
+    /// How long the last one is kept.
+    pub kept: Mutex<Duration>,
     pub prompts: Mutex<BTreeMap<u32, String>>,
     pub revoked: AtomicBool,
     pub broken: AtomicBool,
@@ -129,8 +131,9 @@ impl ScriptedRecords {
 
 #[async_trait]
 impl ExecRecords for ScriptedRecords {
-    async fn burn(&self, jti: &str, _: Duration) -> Result<Burn, StoreError> {
+    async fn burn(&self, jti: &str, keep: Duration) -> Result<Burn, StoreError> {
         self.check()?;
+        *self.kept.lock().expect("no panic") = keep;
         let fresh = self.burnt.lock().expect("no panic").insert(jti.to_owned());
         Ok(if fresh { Burn::Burnt } else { Burn::Used })
     }

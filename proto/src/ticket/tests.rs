@@ -81,6 +81,23 @@ fn expiry_honours_skew_at_both_ends() {
 }
 
 #[test]
+fn a_nonce_is_kept_for_as_long_as_any_clock_accepts_its_ticket() {
+    let ring = ring(&format!("a:{A}"));
+    let ticket = claims().sign(&ring);
+    let skew = limits::TICKET_SKEW.as_secs() as i64;
+    // used up at each second at which it is accepted
+    for now in 970..=1120 {
+        let kept_until = now + keep_nonce(claims().exp, now).as_secs() as i64;
+        let behind = kept_until - skew;
+        assert!(
+            AttachClaims::verify(&ticket, &ring, behind).is_err(),
+            "used at {now}"
+        );
+    }
+    assert_eq!(keep_nonce(i64::MIN, i64::MAX), Duration::from_secs(61));
+}
+
+#[test]
 fn audiences_do_not_mix_and_none_is_refused() {
     let ring = ring(&format!("a:{A}"));
     let attach = claims().sign(&ring);
