@@ -13,6 +13,20 @@ use crate::sql::{
     unsigned, word,
 };
 
+/// Turns without their prompts, which may be long.
+macro_rules! select_without_prompt {
+    ($which:literal) => {
+        concat!(
+            "SELECT session_id, turn, '' AS prompt, delivery_mode, generation, delivery_started_at, delivered_at,
+                    stop_requested_at, verdict, reason, ended_by, driver_state, expected_parts, expected_sha256,
+                    dropped_first, dropped_last, dropped_count, unstorable, mismatch_index, rejudge, stored_parts,
+                    stored_bytes, created_at, started_at, last_part_at, settled_at, healed_at
+               FROM turns ",
+            $which
+        )
+    };
+}
+
 /// One turn.
 #[derive(Debug, Clone)]
 pub struct TurnRow {
@@ -159,6 +173,26 @@ impl Db {
         .transpose()
     }
 
+    /// As [`Db::turn`], but `prompt` is left empty: for those who look at a turn again and again.
+    ///
+    /// # Errors
+    /// Store trouble only.
+    pub async fn turn_without_prompt(
+        &self,
+        session: &SessionId,
+        turn: TurnNo,
+    ) -> Result<Option<TurnRow>, StoreError> {
+        self.query_opt(
+            "turn_without_prompt",
+            select_without_prompt!("WHERE session_id = $1 AND turn = $2"),
+            &[text(&session.as_str()), int4(&turn_no(turn))],
+        )
+        .await?
+        .as_ref()
+        .map(TurnRow::read)
+        .transpose()
+    }
+
     /// The open turn, if there is one: at most one is.
     ///
     /// # Errors
@@ -212,12 +246,14 @@ impl Db {
         let rows = self
             .query(
                 "turns_without_prompts",
-                "SELECT session_id, turn, '' AS prompt, delivery_mode, generation, delivery_started_at, delivered_at,
-                        stop_requested_at, verdict, reason, ended_by, driver_state, expected_parts, expected_sha256,
-                        dropped_first, dropped_last, dropped_count, unstorable, mismatch_index, rejudge, stored_parts,
-                        stored_bytes, created_at, started_at, last_part_at, settled_at, healed_at
-                   FROM turns WHERE session_id = $1 AND turn >= $2 ORDER BY turn LIMIT $3",
-                &[text(&session.as_str()), int4(&turn_no(from)), int4(&number(limit))],
+                select_without_prompt!(
+                    "WHERE session_id = $1 AND turn >= $2 ORDER BY turn LIMIT $3"
+                ),
+                &[
+                    text(&session.as_str()),
+                    int4(&turn_no(from)),
+                    int4(&number(limit)),
+                ],
             )
             .await?;
         rows.iter().map(TurnRow::read).collect()

@@ -48,7 +48,9 @@ impl SpeechStore for Db {
     }
 
     async fn is_settled(&self, speech: &Speech) -> Result<bool, StoreError> {
-        let row = self.turn(&speech.session, speech.turn).await?;
+        let row = self
+            .turn_without_prompt(&speech.session, speech.turn)
+            .await?;
         Ok(row.is_none_or(|row| row.settled_at.is_some()))
     }
 

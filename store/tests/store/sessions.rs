@@ -71,6 +71,12 @@ async fn creating_makes_everything_at_once() {
         (bare.len(), bare[0].prompt.as_str(), bare[0].created_at),
         (1, "", listed[0].created_at)
     );
+    let again = store.db.turn_without_prompt(&session, T1).await.unwrap();
+    let again = again.unwrap();
+    assert_eq!(
+        (again.prompt.as_str(), again.created_at),
+        ("", turn.created_at)
+    );
     assert_eq!(store.claim_dispatch(&session).await.turn, T1);
     assert!(
         store

@@ -56,7 +56,7 @@ impl Viewer {
         let row = self
             .ask(|db| {
                 let s = session.clone();
-                async move { db.turn(&s, cursor.turn).await }
+                async move { db.turn_without_prompt(&s, cursor.turn).await }
             })
             .await?;
         let row = row.ok_or(Stop::Revoked)?;

@@ -83,7 +83,7 @@ impl Viewer {
     /// Shows one turn from `at` on.
     pub(super) async fn turn(&mut self, at: PartId, prompt: Prompt) -> Result<TurnEnded, Stop> {
         self.seat.take_change();
-        let (row, known) = self.look_at(at.turn).await?;
+        let (row, known) = self.look_at(at.turn, prompt).await?;
         if prompt == Prompt::Show {
             self.out.event(events::user_prompt(&row).as_bytes());
         }

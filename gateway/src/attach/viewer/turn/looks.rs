@@ -6,7 +6,7 @@ use bex_proto::{PartIndex, TurnNo};
 use bex_store::sandboxes::SandboxRow;
 use bex_store::turns::TurnRow;
 
-use super::{Live, Showing};
+use super::{Live, Prompt, Showing};
 use crate::attach::pull::Known;
 use crate::attach::viewer::{Stop, Viewer};
 use crate::sandbox::TargetRef;
@@ -51,17 +51,22 @@ impl Viewer {
         Ok(false)
     }
 
-    /// The turn's row, and what it says about missing parts.
-    pub(super) async fn look_at(&mut self, turn: TurnNo) -> Result<(TurnRow, Known), Stop> {
+    /// The turn's row, with its prompt where it is shown, and what it says about missing parts.
+    pub(super) async fn look_at(
+        &mut self,
+        turn: TurnNo,
+        prompt: Prompt,
+    ) -> Result<(TurnRow, Known), Stop> {
         let session = self.claims.ses.clone();
         let (row, head) = self
             .ask(|db| {
                 let session = session.clone();
                 async move {
-                    Ok((
-                        db.turn(&session, turn).await?,
-                        db.transcript_head(&session).await?,
-                    ))
+                    let row = match prompt {
+                        Prompt::Show => db.turn(&session, turn).await?,
+                        Prompt::Known => db.turn_without_prompt(&session, turn).await?,
+                    };
+                    Ok((row, db.transcript_head(&session).await?))
                 }
             })
             .await?;
@@ -83,15 +88,10 @@ impl Viewer {
     }
 
     pub(super) async fn look_again(&mut self, showing: &mut Showing) -> Result<(), Stop> {
-        let (row, known) = self.look_at(showing.turn()).await?;
-        showing.row = TurnRow {
-            prompt: String::new(),
-            ..row
-        };
-        showing.known = known;
+        (showing.row, showing.known) = self.look_at(showing.turn(), Prompt::Known).await?;
         let generation = showing.row.generation;
         showing.live.take_if(|live| live.generation != generation);
-        if showing.live.is_none() && known.settled.is_none() {
+        if showing.live.is_none() && showing.known.settled.is_none() {
             self.join(showing).await?;
         }
         Ok(())
