@@ -66,15 +66,19 @@ impl Exec {
                 Ok(connection) => return Ok(connection),
                 Err(failed) => failed,
             };
-        match failed {
+        let session = &located.target.session;
+        match &failed {
             DialError::UnknownKey(kid) => {
-                error!(session = %located.target.session, kid, "a living sandbox needs a driver key that is not in the ring");
+                error!(%session, kid, "a living sandbox needs a driver key that is not in the ring");
                 Err(ExecCode::ExecTransport)
             }
-            DialError::Hello(error) => Err(called(located, &error)),
-            DialError::ConnectTimeout => Err(ExecCode::ExecTimeout),
-            // nobody listens: it may have gone since it was looked at
-            DialError::Connect(_) | DialError::Handshake(_) => {
+            DialError::Hello(error) => Err(called(located, error)),
+            DialError::ConnectTimeout | DialError::Connect(_) | DialError::Handshake(_) => {
+                warn!(%session, error = %Chain(&failed), "the driver cannot be dialled");
+                if matches!(failed, DialError::ConnectTimeout) {
+                    return Err(ExecCode::ExecTimeout);
+                }
+                // nobody listens: it may have gone since it was looked at
                 match self.deps.targets.look(&located.target).await {
                     Look::Gone => Err(ExecCode::SandboxTerminated),
                     Look::Running { .. } | Look::NotYet | Look::Unknown => {

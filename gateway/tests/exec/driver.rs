@@ -20,6 +20,36 @@ use hyper::body::Incoming;
 
 use crate::house::{GENERATION, House, listen, ring, running};
 
+/// What this thread logs.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    fn hear(&self) -> tracing::subscriber::DefaultGuard {
+        let log = self.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_ansi(false)
+            .with_writer(move || log.clone())
+            .finish();
+        tracing::subscriber::set_default(subscriber)
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.0.lock().expect("no panic")).into_owned()
+    }
+}
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().expect("no panic").extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
 /// How a fake driver answers a call behind `hello`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Manner {
@@ -251,9 +281,16 @@ async fn a_port_where_nobody_listens_is_looked_at_again() {
     let (listener, address) = listen().await;
     drop(listener);
     house.look(running(address));
+    let log = Log::default();
+    let _logging = log.hear();
     assert_eq!(
         house.call(&turn()).await.problem(),
         (502, "exec_transport".to_owned())
+    );
+    let said = log.text();
+    assert!(
+        said.contains("cannot connect to the driver: Connection refused"),
+        "{said}"
     );
     house.look(Look::Gone);
     assert_eq!(
