@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use jiff::Timestamp;
 
-use crate::ids::{PartId, PartIndex};
+use crate::ids::PartId;
 use crate::ui_stream::ChunkHead;
 
 /// One part on its way from a driver to the store or a viewer.
@@ -17,18 +17,6 @@ pub struct Part {
     pub bytes: Bytes,
     /// The driver's clock, where known.
     pub spoken_at: Option<Timestamp>,
-}
-
-impl Part {
-    /// What this part costs of its session's quota, in bytes.
-    pub fn charge(&self) -> u64 {
-        charge(self.bytes.len())
-    }
-}
-
-/// What a part of `len` bytes costs of its session's quota.
-pub fn charge(len: usize) -> u64 {
-    (len + crate::limits::PART_CHARGE) as u64
 }
 
 /// Why bytes cannot be stored as a part.
@@ -85,15 +73,6 @@ pub fn unstorable_stand_in_of(reason: Unstorable, bytes: u64, sha256: &str) -> B
 pub fn sha256_hex(bytes: &[u8]) -> String {
     use sha2::{Digest, Sha256};
     hex::encode(Sha256::digest(bytes))
-}
-
-/// A contiguous run of parts that are known to be missing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct MissingRange {
-    /// First missing index.
-    pub from: PartIndex,
-    /// Last missing index; `None` when the turn's length is not known.
-    pub to: Option<PartIndex>,
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ mod steps;
 
 use std::time::Duration;
 
-use bex_proto::{Generation, SessionId, TurnNo, WorkspaceId, limits};
+use bex_proto::{Generation, SessionId, TurnNo, limits};
 
 pub use backlog::Backlog;
 pub use steps::{BeginDelivery, BeginGeneration, Delivery, NewSandbox, Step};
@@ -30,8 +30,6 @@ pub struct DispatchClaim {
     pub session: SessionId,
     /// The turn to deliver.
     pub turn: TurnNo,
-    /// The owner.
-    pub workspace: WorkspaceId,
     /// This claim's number.
     pub fence: i64,
     /// Claims of this row so far, this one included.
@@ -63,7 +61,7 @@ impl Db {
                         until = now() + $3 * interval '1 second'
                    FROM due JOIN turns t ON t.session_id = due.session_id AND t.turn = due.turn
                   WHERE d.session_id = due.session_id AND d.turn = due.turn
-                 RETURNING d.session_id, d.turn, d.workspace_id, d.fence, d.attempts, t.generation,
+                 RETURNING d.session_id, d.turn, d.fence, d.attempts, t.generation,
                            t.delivery_started_at IS NOT NULL AS begun",
                 &[
                     text(&owner),
@@ -77,7 +75,6 @@ impl Db {
                 Ok(DispatchClaim {
                     session: word(row, "session_id")?,
                     turn: turn(row, "turn")?,
-                    workspace: word(row, "workspace_id")?,
                     fence: get(row, "fence")?,
                     attempts: unsigned(row, "attempts")?,
                     generation: generation(row, "generation")?,

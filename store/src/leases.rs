@@ -8,7 +8,6 @@ use bex_proto::{SessionId, limits};
 use crate::error::StoreError;
 use crate::pool::{Db, Tx};
 use crate::sql::{boolean, float8, get, int8, number, seconds, text, unsigned, word};
-use crate::wake::Channel;
 
 /// One claim on one session.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -135,18 +134,6 @@ impl Db {
         self.execute("make_due", MAKE_DUE, &[text(&session.as_str())])
             .await
             .map(drop)
-    }
-
-    /// [`Db::make_due`] and a notice, so that whichever replica is free looks now.
-    ///
-    /// # Errors
-    /// Store trouble only.
-    pub async fn wake_completer(&self, session: &SessionId) -> Result<(), StoreError> {
-        let mut conn = self.conn().await?;
-        let tx = conn.begin().await?;
-        tx.make_due(session).await?;
-        tx.notify(Channel::Wake, session.as_str()).await?;
-        tx.commit().await
     }
 }
 

@@ -55,12 +55,8 @@ pub struct SandboxRow {
     pub session: SessionId,
     /// Its number within the session.
     pub generation: Generation,
-    /// The turn it was made for.
-    pub first_turn: TurnNo,
     /// The turn it speaks or spoke last.
     pub turn: TurnNo,
-    /// `local` or `kubernetes`.
-    pub kind: String,
     /// The namespace, or the directory of the local kind.
     pub namespace: String,
     /// The pod's name.
@@ -81,8 +77,6 @@ pub struct SandboxRow {
     pub ready_at: Option<Timestamp>,
     /// Since when it waits for a turn.
     pub idle_since: Option<Timestamp>,
-    /// When it was torn down.
-    pub gone_at: Option<Timestamp>,
     /// Failed teardowns so far.
     pub teardown_attempts: u32,
     /// Not before this.
@@ -94,9 +88,7 @@ impl SandboxRow {
         Ok(Self {
             session: word(row, "session_id")?,
             generation: generation(row, "generation")?,
-            first_turn: turn(row, "first_turn")?,
             turn: turn(row, "turn")?,
-            kind: get(row, "kind")?,
             namespace: get(row, "namespace")?,
             pod: get(row, "pod")?,
             pod_uid: get(row, "pod_uid")?,
@@ -107,7 +99,6 @@ impl SandboxRow {
             created_at: get(row, "created_at")?,
             ready_at: get(row, "ready_at")?,
             idle_since: get(row, "idle_since")?,
-            gone_at: get(row, "gone_at")?,
             teardown_attempts: unsigned(row, "teardown_attempts")?,
             teardown_after: get(row, "teardown_after")?,
         })

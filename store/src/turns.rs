@@ -19,7 +19,7 @@ macro_rules! select_without_prompt {
         concat!(
             "SELECT session_id, turn, '' AS prompt, delivery_mode, generation, delivery_started_at, delivered_at,
                     stop_requested_at, verdict, reason, ended_by, driver_state, expected_parts, expected_sha256,
-                    dropped_first, dropped_last, dropped_count, unstorable, mismatch_index, rejudge, stored_parts,
+                    dropped_first, dropped_last, dropped_count, unstorable, mismatch_index, stored_parts,
                     stored_bytes, created_at, started_at, last_part_at, settled_at, healed_at
                FROM turns ",
             $which
@@ -64,8 +64,6 @@ pub struct TurnRow {
     pub unstorable: bool,
     /// The lowest part whose stored bytes differ from the log's.
     pub mismatch: Option<PartIndex>,
-    /// Missing parts arrived after it settled.
-    pub rejudge: bool,
     /// Stored parts.
     pub stored_parts: u32,
     /// Their bytes, without charges.
@@ -140,7 +138,6 @@ impl TurnRow {
             dropped,
             unstorable: get(row, "unstorable")?,
             mismatch: optional_unsigned(row, "mismatch_index")?.map(PartIndex),
-            rejudge: get(row, "rejudge")?,
             stored_parts: unsigned(row, "stored_parts")?,
             stored_bytes: large(row, "stored_bytes")?,
             created_at: get(row, "created_at")?,

@@ -31,8 +31,6 @@ pub enum BeginGeneration {
     Begun {
         /// The new generation.
         generation: Generation,
-        /// The pod's name.
-        pod: String,
     },
     /// Delivery was begun under the turn's generation: no other may speak it.
     DeliveryBegun,
@@ -200,10 +198,7 @@ impl Db {
         )
         .await?;
         tx.commit().await?;
-        Ok(BeginGeneration::Begun {
-            generation: raised,
-            pod,
-        })
+        Ok(BeginGeneration::Begun { generation: raised })
     }
 
     /// The sandbox runs and is ready: it may be dialled. `creating→turn`.

@@ -20,10 +20,6 @@ pub struct StoredPart {
     pub id: PartId,
     /// Its place in the feed.
     pub seq: Seq,
-    /// The chunk's type.
-    pub kind: String,
-    /// The chunk's id or tool call id.
-    pub chunk_id: Option<String>,
     /// The stored bytes, verbatim.
     pub bytes: Bytes,
     /// The driver's clock.
@@ -52,7 +48,7 @@ const PAGE: &str = "SELECT part_index, kind, chunk_id,
                      WHERE session_id = $1 AND turn = $2 AND part_index BETWEEN $3 AND $4 ORDER BY part_index";
 const LARGE: &str = "SELECT part_index, part FROM transcript_parts
                       WHERE session_id = $1 AND turn = $2 AND part_index = ANY ($3) ORDER BY part_index";
-const FEED: &str = "SELECT turn, part_index, seq, kind, chunk_id, part, spoken_at, created_at
+const FEED: &str = "SELECT turn, part_index, seq, part, spoken_at, created_at
                       FROM bex_feed_page($1, $2, $3, $4)";
 
 impl StoredPart {
@@ -63,8 +59,6 @@ impl StoredPart {
                 index: index(row, "part_index")?,
             },
             seq: Seq(get(row, "seq")?),
-            kind: get(row, "kind")?,
-            chunk_id: get(row, "chunk_id")?,
             bytes: Bytes::from(get::<String>(row, "part")?),
             spoken_at: get(row, "spoken_at")?,
             created_at: get(row, "created_at")?,

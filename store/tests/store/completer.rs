@@ -97,11 +97,7 @@ async fn a_session_is_due_when_its_time_comes_or_somebody_wakes_it() {
         .await
         .unwrap();
     assert!(claim().await.is_empty(), "not due");
-    store.db.wake_completer(&session).await.unwrap();
-    assert_eq!(
-        store.sql("SELECT channel FROM changes ORDER BY id DESC LIMIT 1"),
-        "bex_wake"
-    );
+    store.db.make_due(&session).await.unwrap();
     let lease = claim().await.pop().unwrap();
     assert_eq!(lease.failures, 1);
     // woken while claimed: due again at its release, whatever the worker thought

@@ -92,13 +92,9 @@ async fn a_generation_is_raised_only_before_delivery_begins() {
         .begin_generation(&claim, &new_sandbox())
         .await
         .unwrap();
-    assert_eq!(
-        begun,
-        BeginGeneration::Begun {
-            generation: G1,
-            pod: format!("{session}-g1")
-        }
-    );
+    assert_eq!(begun, BeginGeneration::Begun { generation: G1 });
+    let row = store.db.sandbox(&session, G1).await.unwrap().unwrap();
+    assert_eq!(row.pod, format!("{session}-g1"));
     // the first sandbox never became ready: a second life, and the first is to be removed
     let again = store
         .db
