@@ -69,6 +69,24 @@ pub fn unstorable_stand_in_of(reason: Unstorable, bytes: u64, sha256: &str) -> B
     ))
 }
 
+/// A part's text as it is stored, with its head: itself, or its stand-in. Whoever stores parts makes them by this, so that a part
+/// has the same bytes whoever was first.
+pub fn storable(text: Bytes) -> (ChunkHead, Bytes) {
+    match inspect(&text) {
+        Ok(head) => (head, text),
+        Err(reason) => with_head(unstorable_stand_in(reason, &text)),
+    }
+}
+
+/// As [`storable`], for a text over [`crate::limits::PART_BYTES`] that was digested while it was skipped.
+pub fn storable_of_skipped(bytes: u64, sha256: &str) -> (ChunkHead, Bytes) {
+    with_head(unstorable_stand_in_of(Unstorable::TooLarge, bytes, sha256))
+}
+
+fn with_head(stand_in: Bytes) -> (ChunkHead, Bytes) {
+    (ChunkHead::from_columns(UNSTORABLE_KIND, None), stand_in)
+}
+
 /// Lower-case hexadecimal SHA-256.
 pub fn sha256_hex(bytes: &[u8]) -> String {
     use sha2::{Digest, Sha256};
@@ -98,6 +116,18 @@ mod tests {
         for (text, fault) in cases {
             assert_eq!(inspect(text).err(), Some(fault));
         }
+    }
+
+    #[test]
+    fn what_is_too_large_has_one_stand_in_whether_it_was_kept_or_skipped() {
+        let large = Bytes::from(vec![b' '; crate::limits::PART_BYTES + 1]);
+        let (head, text) = storable(large.clone());
+        let skipped = storable_of_skipped(large.len() as u64, &sha256_hex(&large));
+        assert_eq!((head.kind.as_str(), &text), (UNSTORABLE_KIND, &skipped.1));
+        let read = inspect(&text).expect("storable");
+        assert_eq!(read.kind, head.kind);
+        let whole = Bytes::from_static(br#"{"type":"start"}"#);
+        assert_eq!(storable(whole.clone()).1, whole);
     }
 
     #[test]

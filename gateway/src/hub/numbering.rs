@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use bex_proto::ids::PartId;
 use bex_proto::sse::{self, Event};
-use bex_proto::transcript::{self, Part, Unstorable};
-use bex_proto::ui_stream::{ChunkHead, ChunkKind};
+use bex_proto::transcript::{Part, storable, storable_of_skipped};
+use bex_proto::ui_stream::ChunkKind;
 use bex_proto::{PartIndex, TurnNo};
 use bytes::Bytes;
 
@@ -60,22 +60,15 @@ impl Numbering {
         if matches!(&event, Event::Data { data, .. } if data == sse::DONE.as_bytes()) {
             return Placed::Done;
         }
-        let (id, inspected) = match event {
-            Event::Data { id, data } => (id, inspect(data)),
-            Event::Oversized { id, bytes, sha256 } => (
-                id,
-                stand_in(transcript::unstorable_stand_in_of(
-                    Unstorable::TooLarge,
-                    bytes,
-                    &sha256,
-                )),
-            ),
+        let (id, (head, bytes)) = match event {
+            Event::Data { id, data } => (id, storable(data)),
+            Event::Oversized { id, bytes, sha256 } => (id, storable_of_skipped(bytes, &sha256)),
         };
         let index = match self.form {
             Form::Numbered => id.and_then(|id| self.own_index(&id)),
             Form::ByPosition => {
                 // an old driver's memory forgets its oldest parts; only a stream that opens with `start` is whole
-                if self.position == 0 && inspected.0.kind != ChunkKind::Start {
+                if self.position == 0 && head.kind != ChunkKind::Start {
                     return Placed::Unnumbered;
                 }
                 Some(PartIndex(self.position))
@@ -85,7 +78,6 @@ impl Numbering {
         match index {
             Some(index) if index >= self.next => {
                 self.next = index.next();
-                let (head, bytes) = inspected;
                 let id = PartId {
                     turn: self.turn,
                     index,
@@ -105,21 +97,6 @@ impl Numbering {
         let id: PartId = std::str::from_utf8(id).ok()?.parse().ok()?;
         (id.turn == self.turn).then_some(id.index)
     }
-}
-
-/// A part's head and bytes, or those of the stand-in that takes its place.
-fn inspect(data: Bytes) -> (ChunkHead, Bytes) {
-    match transcript::inspect(&data) {
-        Ok(head) => (head, data),
-        Err(fault) => stand_in(transcript::unstorable_stand_in(fault, &data)),
-    }
-}
-
-fn stand_in(bytes: Bytes) -> (ChunkHead, Bytes) {
-    (
-        ChunkHead::from_columns(transcript::UNSTORABLE_KIND, None),
-        bytes,
-    )
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use bex_proto::driver::{LogRecord, TurnEnd};
 use bex_proto::ids::PartId;
-use bex_proto::transcript::{Part, UNSTORABLE_KIND, inspect, unstorable_stand_in};
+use bex_proto::transcript::{Part, UNSTORABLE_KIND, inspect, storable};
 use bex_proto::ui_stream::ChunkHead;
 use bex_proto::{PartIndex, TurnNo};
 use bytes::Bytes;
@@ -93,22 +93,12 @@ fn numbered(
 }
 
 fn part_of(id: PartId, spoken_at: Option<Timestamp>, bytes: Bytes) -> Part {
-    match inspect(&bytes) {
-        Ok(head) => Part {
-            id,
-            head,
-            bytes,
-            spoken_at,
-        },
-        Err(reason) => {
-            let head = ChunkHead::from_columns(UNSTORABLE_KIND, None);
-            Part {
-                id,
-                head,
-                bytes: unstorable_stand_in(reason, &bytes),
-                spoken_at,
-            }
-        }
+    let (head, bytes) = storable(bytes);
+    Part {
+        id,
+        head,
+        bytes,
+        spoken_at,
     }
 }
 
