@@ -107,8 +107,8 @@ pub const SOURCE_RETRY: Duration = Duration::from_secs(30);
 pub const SANDBOX_WAIT: Duration = Duration::from_secs(15 * 60);
 /// All replay pages of one process.
 pub const REPLAY_BUDGET_BYTES: usize = 64 * MIB;
-/// One replay page, and the unit of the replay budget.
-pub const REPLAY_PAGE_BYTES: usize = 256 * KIB;
+/// The unit in which the replay budget is given out; a page takes as many as it has bytes for.
+pub const REPLAY_PERMIT_BYTES: usize = 256 * KIB;
 /// Parts of one replay page.
 pub const REPLAY_PAGE_PARTS: usize = 1000;
 /// What folding a replay may hold back.

@@ -23,7 +23,7 @@ const RUN_PARTS: usize = 256;
 const RUN_BYTES: usize = 64 * 1024;
 /// What one read may bring; far more than it usually does, so that a page is hardly ever cut short of what was asked.
 const READ_BYTES: usize = 8 * 1024 * 1024;
-const READING_PERMITS: u32 = (READ_BYTES / limits::REPLAY_PAGE_BYTES) as u32;
+const READING_PERMITS: u32 = (READ_BYTES / limits::REPLAY_PERMIT_BYTES) as u32;
 /// What a page is meant to have: the number of its parts follows from the size of those before.
 const PAGE_BYTES: usize = 512 * 1024;
 /// Parts of a viewer's first page, so that it is soon there.
@@ -38,7 +38,7 @@ pub struct ReplayBudget(Arc<Semaphore>);
 impl Default for ReplayBudget {
     fn default() -> Self {
         Self(Arc::new(Semaphore::new(
-            limits::REPLAY_BUDGET_BYTES / limits::REPLAY_PAGE_BYTES,
+            limits::REPLAY_BUDGET_BYTES / limits::REPLAY_PERMIT_BYTES,
         )))
     }
 }
@@ -47,14 +47,14 @@ impl ReplayBudget {
     /// All of it, so that a test can see viewers wait.
     #[cfg(test)]
     pub(super) fn take_all(&self) -> OwnedSemaphorePermit {
-        let all = (limits::REPLAY_BUDGET_BYTES / limits::REPLAY_PAGE_BYTES) as u32;
+        let all = (limits::REPLAY_BUDGET_BYTES / limits::REPLAY_PERMIT_BYTES) as u32;
         let budget = Arc::clone(&self.0);
         budget.try_acquire_many_owned(all).expect("nobody reads")
     }
 
     /// Bytes that nobody uses now.
     pub fn free_bytes(&self) -> usize {
-        self.0.available_permits() * limits::REPLAY_PAGE_BYTES
+        self.0.available_permits() * limits::REPLAY_PERMIT_BYTES
     }
 }
 
@@ -100,7 +100,7 @@ impl Page {
     ) -> Result<Self, StoreError> {
         let parts = db.read_page(session, from, indexes, READ_BYTES).await?;
         let bytes: usize = parts.iter().map(|part| part.bytes.len()).sum();
-        let used = bytes.div_ceil(limits::REPLAY_PAGE_BYTES);
+        let used = bytes.div_ceil(limits::REPLAY_PERMIT_BYTES);
         Ok(Self {
             parts: parts.into_iter().map(Arc::new).collect(),
             bytes,

@@ -1,8 +1,9 @@
 //! One viewer's stream from its first byte to its last.
 //!
 //! A viewer pulls: what is stored first, then the live tail where there is one, and the store again whenever the tail has
-//! moved on. It runs in a task of its own, holds at most one page of the store and one frame of output, and nothing waits for it.
-//! Every way in which it can end is a [`Stop`] or a true end; only a true end says `[DONE]`.
+//! moved on. It runs in a task of its own, holds the page of the store that it shows, two that were read ahead, and one
+//! frame of output, and nothing waits for it. Every way in which it can end is a [`Stop`] or a true end; only a true end says
+//! `[DONE]`.
 
 mod rejoin;
 mod show;
