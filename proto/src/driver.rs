@@ -189,11 +189,17 @@ impl<'a> LogRecord<'a> {
             }),
             "turn-end" => serde_json::from_slice(line)
                 .ok()
-                .filter(|end: &TurnEnd| end.sha256.len() <= DIGEST_CHARS)
+                .filter(|end: &TurnEnd| is_digest(&end.sha256))
                 .map(Self::TurnEnd),
             _ => None,
         }
     }
+}
+
+/// Whether it is a SHA-256 as the contract writes one: a column may not hold what a sandbox puts in its place.
+fn is_digest(text: &str) -> bool {
+    let hex = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
+    text.len() == DIGEST_CHARS && text.bytes().all(hex)
 }
 
 /// A time that cannot be read is none: it must not cost the part beside it.
@@ -381,14 +387,15 @@ mod tests {
             turn: TurnNo(3),
             parts: 8,
             bytes: 9,
-            sha256: "ab".into(),
+            sha256: "ab".repeat(DIGEST_CHARS / 2),
             state: TurnState::Stopped,
             dropped: None,
         };
         let line = turn_end_record(at, &end);
         assert_eq!(
             line,
-            "{\"at\":\"2026-01-02T03:04:05.006Z\",\"type\":\"turn-end\",\"turn\":3,\"parts\":8,\"bytes\":9,\"sha256\":\"ab\",\"state\":\"stopped\"}\n"
+            "{\"at\":\"2026-01-02T03:04:05.006Z\",\"type\":\"turn-end\",\"turn\":3,\"parts\":8,\"bytes\":9,\"sha256\":\"DIGEST\",\"state\":\"stopped\"}\n"
+                .replace("DIGEST", &end.sha256)
         );
         assert!(
             matches!(LogRecord::parse(line.as_bytes()), Some(LogRecord::TurnEnd(read)) if read == end)
@@ -422,16 +429,23 @@ mod tests {
                 other => panic!("{at}: {other:?}"),
             }
         }
-        let end = TurnEnd {
-            turn: TurnNo(1),
-            parts: 1,
-            bytes: 1,
-            sha256: "a".repeat(DIGEST_CHARS + 1),
-            state: TurnState::Succeeded,
-            dropped: None,
-        };
-        let line = turn_end_record(Timestamp::UNIX_EPOCH, &end);
-        assert!(LogRecord::parse(line.as_bytes()).is_none());
+        for sha256 in [
+            "a".repeat(DIGEST_CHARS + 1),
+            "a".repeat(DIGEST_CHARS - 1),
+            "A".repeat(DIGEST_CHARS),
+            "\0".repeat(DIGEST_CHARS),
+        ] {
+            let end = TurnEnd {
+                turn: TurnNo(1),
+                parts: 1,
+                bytes: 1,
+                sha256,
+                state: TurnState::Succeeded,
+                dropped: None,
+            };
+            let line = turn_end_record(Timestamp::UNIX_EPOCH, &end);
+            assert!(LogRecord::parse(line.as_bytes()).is_none(), "{line}");
+        }
     }
 
     #[test]

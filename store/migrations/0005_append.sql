@@ -48,9 +48,6 @@ BEGIN
     IF v_turn.verdict = 'complete' THEN status := 'complete'; RETURN; END IF;
 
     IF p_log_id IS NOT NULL THEN
-        -- A server that crashes may forget this harvest, its offset with it, and then it is read again: the sandbox goes only
-        -- after a settle, and a settle's own commit makes every earlier one durable. The tee's appends wait for the disk.
-        PERFORM set_config('synchronous_commit', 'off', true);
         IF p_from = 0 THEN
             INSERT INTO public.harvest_offsets (session_id, generation, log_id, turn, byte_offset)
             VALUES (p_session, p_generation, p_log_id, p_turn, 0) ON CONFLICT DO NOTHING;

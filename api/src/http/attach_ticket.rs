@@ -9,7 +9,6 @@ use bex_proto::TurnNo;
 use bex_proto::problem::Code;
 use bex_proto::ticket::AttachAction;
 use http::header;
-use jiff::Timestamp;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
@@ -72,6 +71,6 @@ pub async fn mint(
             AttachAction::Turn => grant(action, Some(turn), target),
         }
     };
-    let ticket = TicketView::from(api.tickets.mint(grant, Timestamp::now()));
+    let ticket = TicketView::from(api.tickets.mint(grant, api.db.now().await?));
     Ok(([(header::CACHE_CONTROL, "no-store")], Json(ticket)).into_response())
 }

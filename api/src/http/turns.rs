@@ -12,7 +12,6 @@ use bex_proto::{TurnNo, limits};
 use bex_store::sessions::{BeginTurn, NewTurn, SessionRow};
 use bex_store::wake::Channel;
 use http::{StatusCode, header};
-use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -197,6 +196,6 @@ impl Api {
             turn: Some(turn),
             target,
         };
-        Ok(self.tickets.mint(grant, Timestamp::now()))
+        Ok(self.tickets.mint(grant, self.db.now().await?))
     }
 }

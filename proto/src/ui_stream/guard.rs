@@ -1,4 +1,5 @@
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
 
 mod written;
 
@@ -72,9 +73,11 @@ pub struct Guard {
     profile: Profile,
     text: Vec<Box<str>>,
     reasoning: Vec<Box<str>>,
-    tools: HashMap<Box<str>, Tool>,
+    tools: HashMap<Arc<str>, Tool>,
+    /// The ids of `tools`, oldest first.
+    calls: VecDeque<Arc<str>>,
     /// Of `tools`, those whose input is being streamed; in order, so that every viewer sees the same.
-    streaming: BTreeSet<Box<str>>,
+    streaming: BTreeSet<Arc<str>>,
     in_step: bool,
     step: u32,
     /// An error that ends the stream for its clients was sent, and with it what answers the open calls.
@@ -168,7 +171,7 @@ impl Guard {
     /// The stream ends here: leaves nothing half-open.
     pub fn end(&mut self, out: &mut Vec<Output>) {
         self.close_open(out);
-        let open: Vec<Box<str>> = self
+        let open: Vec<Arc<str>> = self
             .open_tools()
             .iter()
             .map(|(id, _)| (*id).into())
@@ -286,7 +289,7 @@ impl Guard {
     }
 
     /// Answers these open calls.
-    fn interrupt(&mut self, ids: impl IntoIterator<Item = Box<str>>, out: &mut Vec<Output>) {
+    fn interrupt(&mut self, ids: impl IntoIterator<Item = Arc<str>>, out: &mut Vec<Output>) {
         for id in ids {
             self.streaming.remove(&id);
             if let Some(tool) = self.tools.get_mut(&id) {
@@ -350,7 +353,7 @@ impl Guard {
         };
         match self.tools.get_mut(id) {
             Some(known) => *known = tool,
-            None => drop(self.tools.insert(id.into(), tool)),
+            None => self.remember(id, tool, out),
         }
         match (progress, streaming) {
             (Progress::Streaming, None) => drop(self.streaming.insert(id.into())),
@@ -367,6 +370,23 @@ impl Guard {
         } else {
             Fate::Bind(binding)
         }
+    }
+
+    /// Takes a call that was not known. Where too many are, the oldest is forgotten.
+    fn remember(&mut self, id: &str, tool: Tool, out: &mut Vec<Output>) {
+        if self.calls.len() >= limits::KNOWN_CALLS
+            && let Some(oldest) = self.calls.pop_front()
+        {
+            self.streaming.remove(&oldest);
+            if let Some(tool) = self.tools.remove(&oldest)
+                && tool.progress != Progress::Answered
+            {
+                out.push(interrupted(&oldest, tool.binding));
+            }
+        }
+        let id: Arc<str> = id.into();
+        self.calls.push_back(Arc::clone(&id));
+        self.tools.insert(id, tool);
     }
 
     fn answer(&mut self, head: &ChunkHead, bytes: &[u8], out: &mut Vec<Output>) -> Fate {
@@ -389,7 +409,7 @@ impl Guard {
                     step: self.step,
                     origin: Origin::StandIn,
                 };
-                self.tools.insert(id.into(), tool);
+                self.remember(id, tool, out);
                 head.binding
             }
         };

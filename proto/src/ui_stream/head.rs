@@ -9,6 +9,7 @@ use super::profile::Profile;
 use super::scrub::scrub;
 use super::shape;
 use super::values::nests_too_deep;
+use crate::limits;
 
 macro_rules! kinds {
     ($($variant:ident = $word:literal),+ $(,)?) => {
@@ -65,7 +66,7 @@ pub enum Form {
     /// parser forbids.
     Odd,
     /// Refuse it and everything after it, for a required field that is missing or of a wrong type; or nobody can say what it
-    /// belongs to, because its id is no Unicode or holds a NUL; or it nests too deep.
+    /// belongs to, because its id is no Unicode, holds a NUL or is too long; or it nests too deep.
     Broken,
 }
 
@@ -109,8 +110,9 @@ impl ChunkHead {
         } else {
             fields.id
         };
-        // an id that the store's column cannot hold is none anywhere
-        let chunk_id = chunk_id.filter(|id| !id.contains('\0'));
+        // an id that the store's column cannot hold is none anywhere, and neither is one that nobody could keep
+        let chunk_id =
+            chunk_id.filter(|id| !id.contains('\0') && id.len() <= limits::CHUNK_ID_BYTES);
         let form = match shape::fit(&kind, &fields.seen) {
             _ if chunk_id.is_none() && shape::needs_id(&kind) => Form::Broken,
             _ if nests_too_deep(text) => Form::Broken,
@@ -295,6 +297,12 @@ mod tests {
         ] {
             assert_eq!(read(text).form, Form::Broken, "{text}");
         }
+        let with_id = |length| {
+            let id = "i".repeat(length);
+            read(&format!(r#"{{"type":"text-start","id":"{id}"}}"#)).form
+        };
+        assert_eq!(with_id(limits::CHUNK_ID_BYTES), Form::Clean);
+        assert_eq!(with_id(limits::CHUNK_ID_BYTES + 1), Form::Broken);
         for text in [
             r#"{"type":"text-start","id":"1","providerMetadata":null}"#,
             r#"{"type":"text-start","id":"1","providerMetadata":{"a":1}}"#,
