@@ -14,6 +14,7 @@ use bex_store::DbConfig;
 
 use crate::auth::{ClaimNames, Endpoint, ServiceTokens};
 use crate::profiles::Profiles;
+use crate::sandbox::kubernetes::KubernetesConfig;
 
 pub use raw::{MigrateArgs, ServeArgs};
 
@@ -80,6 +81,8 @@ pub struct Keys {
 pub enum SandboxKind {
     /// Directories and processes of this machine.
     Local(LocalSandboxes),
+    /// Pods of a cluster.
+    Kubernetes(Box<KubernetesConfig>),
 }
 
 /// The local kind's settings.

@@ -2,6 +2,7 @@
 //!
 //! "Unknown" is never "gone": [`Look::Gone`] and [`Deleted`] are only said of what was seen to be gone.
 
+pub mod kubernetes;
 mod local;
 mod process;
 
@@ -10,9 +11,11 @@ use std::collections::BTreeMap;
 use async_trait::async_trait;
 use bex_proto::driver::DriverKey;
 use bex_proto::launch::{AgentSpec, LegacyTurn};
+use bex_proto::session::FailureReason;
 use bex_proto::{Generation, SessionId, WorkspaceId};
 use bex_store::sandboxes::SandboxRow;
 
+pub use kubernetes::KubernetesLifecycle;
 pub use local::LocalLifecycle;
 
 /// Everything that is decided before a sandbox is made.
@@ -26,8 +29,8 @@ pub struct SandboxPlan {
     pub generation: Generation,
     /// What runs in it.
     pub agent: AgentSpec,
-    /// Credentials by environment name.
-    pub secrets: BTreeMap<String, String>,
+    /// Its credentials.
+    pub secrets: Secrets,
     /// The one turn of a driver of the old form.
     pub legacy: Option<LegacyTurn>,
     /// The secret that driver and gateway share.
@@ -42,6 +45,60 @@ impl std::fmt::Debug for SandboxPlan {
             .finish_non_exhaustive()
     }
 }
+
+/// Credentials by environment name: as the kind of sandboxes takes them.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Secrets {
+    /// Their values.
+    Values(BTreeMap<String, String>),
+    /// Where the cluster has them.
+    References(BTreeMap<String, SecretKey>),
+}
+
+impl Default for Secrets {
+    fn default() -> Self {
+        Self::Values(BTreeMap::new())
+    }
+}
+
+impl std::fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secrets([redacted])")
+    }
+}
+
+/// One key of a Secret of the sandbox's namespace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SecretKey {
+    /// The Secret's name.
+    pub secret: String,
+    /// The key in it.
+    pub key: String,
+}
+
+impl std::str::FromStr for SecretKey {
+    type Err = InvalidSecretRef;
+    /// `<secret>/<key>`.
+    fn from_str(text: &str) -> Result<Self, InvalidSecretRef> {
+        let plain = |text: &str| {
+            let fine = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
+            !text.is_empty() && text.bytes().all(fine)
+        };
+        let (secret, key) = text.split_once('/').ok_or(InvalidSecretRef)?;
+        if !plain(secret) || !plain(key) {
+            return Err(InvalidSecretRef);
+        }
+        Ok(Self {
+            secret: secret.to_owned(),
+            key: key.to_owned(),
+        })
+    }
+}
+
+/// The text names no key of a Secret.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a secretRef must be <secret>/<key>")]
+pub struct InvalidSecretRef;
 
 /// A sandbox that accepts connections.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -119,6 +176,39 @@ pub enum CreateError {
     /// The driver ended before it listened.
     #[error("the driver ended before it listened")]
     Ended,
+    /// Whoever would make it does not, and says why.
+    #[error("{what}")]
+    Refused {
+        /// What is wrong.
+        what: &'static str,
+        /// What people are told when it stays so.
+        reason: FailureReason,
+        /// Whether it is worth another attempt.
+        again: Again,
+        /// The words of who refuses.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+/// Whether a create that was refused is tried again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Again {
+    /// It would be refused again.
+    Never,
+    /// As often as any other failure.
+    ForSomeAttempts,
+    /// It is being made: asked again while a sandbox may take that long.
+    WhileTimeLasts,
+}
+
+/// Whether a sandbox lives long enough to be given a turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TurnLife {
+    /// It does, as far as can be seen.
+    Enough,
+    /// It is ended by its own deadline before a turn must have ended.
+    TooShort,
 }
 
 /// Why a sandbox is not known to be gone.
@@ -152,6 +242,10 @@ pub trait Lifecycle: Send + Sync {
     async fn create(&self, plan: &SandboxPlan) -> Result<Made, CreateError>;
     /// Looks whether it is there.
     async fn look(&self, sandbox: &SandboxName) -> Look;
+    /// Looks whether it lives long enough for one more turn.
+    async fn turn_life(&self, _: &SandboxName) -> TurnLife {
+        TurnLife::Enough
+    }
     /// Removes it and waits until it is seen to be gone.
     async fn delete(&self, sandbox: &SandboxName) -> Result<Deleted, DeleteError>;
     /// Every sandbox there is, for the orphan sweep.

@@ -1,5 +1,7 @@
 //! The life of `bex-api serve`: check the database, bind, start the loops, serve, and on a signal stop in order.
 
+mod sandboxes;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,16 +18,16 @@ use tokio_util::task::TaskTracker;
 use crate::admin::{self, Admin};
 use crate::auth::{Authenticator, Oidc, OidcRules, ServiceTokens, Verifier, key_cache};
 use crate::completer::{Completer, CompleterDeps};
-use crate::config::{Config, OidcConfig, SandboxKind};
-use crate::dispatch::{Dispatcher, DispatcherDeps, Plans};
+use crate::config::{Config, OidcConfig};
+use crate::dispatch::{Dispatcher, DispatcherDeps};
 use crate::exec_client::ExecClient;
 use crate::housekeeping;
 use crate::http::serve::{Drained, serve as listen};
 use crate::http::{Api, router};
 use crate::metrics::Metrics;
 use crate::notices::Notices;
-use crate::sandbox::{Lifecycle, LocalLifecycle};
 use crate::tickets::AttachTickets;
+use sandboxes::Sandboxes;
 
 /// How long the loops may take to stop, after open requests are done.
 const LOOPS_DRAIN: Duration = Duration::from_secs(7);
@@ -60,7 +62,7 @@ pub async fn serve(config: Config) -> anyhow::Result<()> {
         CancellationToken::new(),
     );
     let loops = TaskTracker::new();
-    let api = start_loops(config, &db, &metrics, heard, &loops, &stop_loops)?;
+    let api = start_loops(config, &db, &metrics, heard, &loops, &stop_loops).await?;
     let rest = tokio::spawn(listen(
         rest,
         "rest",
@@ -102,7 +104,7 @@ pub async fn serve(config: Config) -> anyhow::Result<()> {
 }
 
 /// Wires everything and starts what works by itself.
-fn start_loops(
+async fn start_loops(
     config: Config,
     db: &Db,
     metrics: &Arc<Metrics>,
@@ -112,21 +114,16 @@ fn start_loops(
 ) -> anyhow::Result<Arc<Api>> {
     let notices = Notices::default();
     let rpc = Arc::new(ExecClient::new(&config.exec_url, config.keys.exec));
-    let SandboxKind::Local(local) = config.sandbox;
-    tracing::info!(
-        kind = "local",
-        isolation = "none",
-        "sandboxes are processes of this machine's user"
-    );
-    let lifecycle: Arc<dyn Lifecycle> = Arc::new(LocalLifecycle::new(local.dir, local.driver));
     let owner = bex_proto::ids::random_id("api");
     let profiles = Arc::new(config.profiles);
+    let Sandboxes { lifecycle, plans } =
+        sandboxes::start(config.sandbox, &profiles, db, loops, stop).await?;
     let dispatcher = Arc::new(Dispatcher::new(DispatcherDeps {
         db: db.clone(),
         owner: owner.clone(),
         rpc: rpc.clone(),
         lifecycle: Arc::clone(&lifecycle),
-        plans: Plans::new((*profiles).clone(), local.secrets),
+        plans,
         driver_keys: config.keys.driver.clone(),
         timings: config.timings,
         notices: notices.clone(),

@@ -1,11 +1,20 @@
 //! Files of the driver: readable by the driver alone, and never seen half-written.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 const OWNER_ONLY: u32 = 0o600;
+const OWNER_ONLY_DIR: u32 = 0o700;
+
+/// Closes the driver's directory to everybody else: a cluster's volumes begin open to all.
+///
+/// # Errors
+/// What the file system says, e.g. that the directory is another user's.
+pub fn close(dir: &Path) -> io::Result<()> {
+    std::fs::set_permissions(dir, Permissions::from_mode(OWNER_ONLY_DIR))
+}
 
 /// Replaces a file's content: written beside it, then renamed over it. One writer per path.
 ///

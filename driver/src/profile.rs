@@ -1,12 +1,13 @@
 //! What the driver was launched with, checked once before anything is bound.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use bex_proto::driver::DriverKey;
 use bex_proto::ids::{Generation, SessionId};
-use bex_proto::launch::{AgentSpec, Isolation, Launch, LegacyTurn, Pace};
+use bex_proto::launch::{AgentSpec, Isolation, Launch, LegacyTurn, Pace, SECRET_VARIABLE};
 use bex_redact::Secrets;
 
 /// A checked launch.
@@ -76,11 +77,23 @@ pub enum ProfileFault {
 /// See [`ProfileFault`]; all unusable fields are named together.
 pub fn load(path: &Path) -> Result<Profile, ProfileFault> {
     let text = std::fs::read(path).map_err(ProfileFault::Unreadable)?;
-    let launch: Launch = serde_json::from_slice(&text).map_err(|e| ProfileFault::Malformed {
-        line: e.line(),
-        column: e.column(),
-    })?;
+    let mut launch: Launch =
+        serde_json::from_slice(&text).map_err(|e| ProfileFault::Malformed {
+            line: e.line(),
+            column: e.column(),
+        })?;
+    launch.secrets.extend(given_secrets(std::env::vars_os()));
     check(launch).map_err(ProfileFault::Unusable)
+}
+
+/// Credentials that a cluster gives to the driver alone. What is not text cannot be handed on, as in a launch file.
+fn given_secrets(
+    variables: impl Iterator<Item = (OsString, OsString)>,
+) -> impl Iterator<Item = (String, String)> {
+    variables.filter_map(|(name, value)| {
+        let name = name.to_str()?.strip_prefix(SECRET_VARIABLE)?.to_owned();
+        Some((name, value.into_string().ok()?))
+    })
 }
 
 fn check(launch: Launch) -> Result<Profile, Vec<&'static str>> {
@@ -128,5 +141,18 @@ fn check(launch: Launch) -> Result<Profile, Vec<&'static str>> {
             legacy: launch.legacy,
         }),
         _ => Err(faults),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credentials_of_the_environment_are_told_by_their_prefix() {
+        let variables = [("BEX_SECRET_TOKEN", "t"), ("TOKEN", "x"), ("PATH", "/bin")];
+        let variables = variables.map(|(name, value)| (name.into(), value.into()));
+        let given: Vec<_> = given_secrets(variables.into_iter()).collect();
+        assert_eq!(given, [("TOKEN".to_owned(), "t".to_owned())]);
     }
 }

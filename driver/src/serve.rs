@@ -47,6 +47,7 @@ pub fn main(launch: &Path) -> ExitCode {
 }
 
 fn run(profile: Arc<Profile>) -> anyhow::Result<()> {
+    files::close(&profile.dir).context("the driver's directory is not its own")?;
     match profile.surroundings.isolation {
         Isolation::None => warn!(isolation = "none", "agent and driver share one user"),
         Isolation::User { .. } => {

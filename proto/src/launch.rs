@@ -181,6 +181,8 @@ pub const CONTAINER: &str = "sandbox";
 pub const POD_DRIVER_BIN: &str = "/opt/bex/bex-driver";
 /// The driver's directory in a sandbox's container, where a template says nothing else.
 pub const POD_DRIVER_DIR: &str = "/var/lib/bex/driver";
+/// A driver in a pod is given the credential `X`, which its launch does not hold, in the variable `BEX_SECRET_X`.
+pub const SECRET_VARIABLE: &str = "BEX_SECRET_";
 
 /// The namespace of a workspace's sandboxes.
 pub fn namespace_of(workspace: &WorkspaceId) -> String {

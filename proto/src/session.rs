@@ -191,6 +191,16 @@ words! {
         ProfileUnknown = "profile_unknown",
         /// A secret has no value.
         SecretMissing = "secret_missing",
+        /// The cluster has no namespace for the workspace's sandboxes.
+        NamespaceMissing = "namespace_missing",
+        /// The namespace's quota is used up.
+        QuotaExceeded = "quota_exceeded",
+        /// The sandbox's image cannot be pulled.
+        ImageUnavailable = "image_unavailable",
+        /// No node of the cluster has room.
+        ClusterFull = "cluster_full",
+        /// The cluster's rules do not allow the sandbox.
+        SandboxRefused = "sandbox_refused",
     }
 }
 
@@ -207,6 +217,13 @@ impl FailureReason {
             Self::SandboxImpossible => "A sandbox for this agent cannot be made here.",
             Self::ProfileUnknown => "The agent profile is no longer allowed here.",
             Self::SecretMissing => "A secret that the session names has no value here.",
+            Self::NamespaceMissing => {
+                "The cluster has no namespace for this workspace's sandboxes."
+            }
+            Self::QuotaExceeded => "This workspace's quota of sandboxes in the cluster is used up.",
+            Self::ImageUnavailable => "The sandbox's image cannot be pulled.",
+            Self::ClusterFull => "The cluster has no room for the sandbox.",
+            Self::SandboxRefused => "The cluster does not allow the sandbox.",
         }
     }
 
@@ -218,8 +235,15 @@ impl FailureReason {
             | Self::LogUnreadable
             | Self::StoreFailed
             | Self::TurnDeadline
-            | Self::ProvisioningFailed => true,
-            Self::SandboxImpossible | Self::ProfileUnknown | Self::SecretMissing => false,
+            | Self::ProvisioningFailed
+            | Self::QuotaExceeded
+            | Self::ClusterFull => true,
+            Self::SandboxImpossible
+            | Self::ProfileUnknown
+            | Self::SecretMissing
+            | Self::NamespaceMissing
+            | Self::ImageUnavailable
+            | Self::SandboxRefused => false,
         }
     }
 }

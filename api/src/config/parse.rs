@@ -1,5 +1,6 @@
 //! From text to [`Config`]: each variable is judged, and all verdicts are collected.
 
+mod kubernetes;
 mod oidc;
 
 use std::collections::BTreeMap;
@@ -221,9 +222,13 @@ fn profiles(faults: &mut Faults, args: &ServeArgs, deployment: Deployment) -> Op
 
 fn sandbox(faults: &mut Faults, args: &ServeArgs, deployment: Deployment) -> Option<SandboxKind> {
     let kind = faults.required("BEX_SANDBOX_KIND", &args.sandbox_kind)?;
-    if kind != "local" {
-        faults.add("BEX_SANDBOX_KIND", "must be local");
-        return None;
+    match kind.as_str() {
+        "local" => {}
+        "kubernetes" => return kubernetes::kubernetes(faults, args, deployment),
+        _ => {
+            faults.add("BEX_SANDBOX_KIND", "must be local or kubernetes");
+            return None;
+        }
     }
     if deployment != Deployment::Local {
         faults.add("BEX_SANDBOX_KIND", "local needs BEX_LOCAL=1");

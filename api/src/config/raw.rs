@@ -61,7 +61,7 @@ pub struct ServeArgs {
     /// JSON file of agent profiles
     #[arg(long, env = "BEX_PROFILES")]
     pub profiles: Option<PathBuf>,
-    /// Where sandboxes run: `local`
+    /// Where sandboxes run: `local` or `kubernetes`
     #[arg(long, env = "BEX_SANDBOX_KIND")]
     pub sandbox_kind: Option<String>,
     /// `1` allows what is safe on one machine only
@@ -70,6 +70,21 @@ pub struct ServeArgs {
     /// Directory of local sandboxes
     #[arg(long, env = "BEX_SANDBOX_DIR")]
     pub sandbox_dir: Option<PathBuf>,
+    /// JSON file: what the pods of sandboxes are made from
+    #[arg(long, env = "BEX_SANDBOX_TEMPLATE")]
+    pub sandbox_template: Option<PathBuf>,
+    /// Namespaces of sandboxes, with commas
+    #[arg(long, env = "BEX_SANDBOX_NAMESPACES")]
+    pub sandbox_namespaces: Option<String>,
+    /// A kubeconfig file; without it the pod's service account
+    #[arg(long, env = "BEX_KUBECONFIG")]
+    pub kubeconfig: Option<PathBuf>,
+    /// The driver's program inside a pod
+    #[arg(long, env = "BEX_POD_DRIVER_BIN")]
+    pub pod_driver_bin: Option<String>,
+    /// The driver's directory inside a pod
+    #[arg(long, env = "BEX_POD_DRIVER_DIR")]
+    pub pod_driver_dir: Option<String>,
     /// The driver's program, an absolute path
     #[arg(long, env = "BEX_DRIVER_BIN")]
     pub driver_bin: Option<PathBuf>,

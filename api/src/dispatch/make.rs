@@ -18,7 +18,7 @@ use tokio::time::timeout;
 
 use super::{ATTEMPTS, Dispatcher, Outcome, Plan, backoff};
 use crate::clock::age;
-use crate::sandbox::{CreateError, Look, SandboxPlan};
+use crate::sandbox::{Again, CreateError, Look, SandboxPlan, TurnLife};
 
 /// Looking at a sandbox is asked again after this when nothing was learned.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
@@ -59,7 +59,12 @@ impl Dispatcher {
             (true, _, Look::Running | Look::Unknown) if sandbox.pod_uid.is_some() => {
                 self.deliver(&work, &sandbox).await
             }
-            (_, SandboxState::Turn, Look::Running) => self.deliver(&work, &sandbox).await,
+            (_, SandboxState::Turn, Look::Running) => {
+                match self.deps.lifecycle.turn_life(&(&sandbox).into()).await {
+                    TurnLife::Enough => self.deliver(&work, &sandbox).await,
+                    TurnLife::TooShort => self.fresh(&work).await,
+                }
+            }
             // an attempt before this one made it, or is making it
             (false, SandboxState::Creating, Look::Running) => {
                 self.make_again(&work, &sandbox).await
@@ -160,6 +165,9 @@ impl Dispatcher {
                     CreateError::Impossible(_) => {
                         Ok(Outcome::Failed(FailureReason::SandboxImpossible))
                     }
+                    CreateError::Refused { reason, again, .. } => {
+                        self.refused(work, reason, again).await
+                    }
                     CreateError::Failed { .. } | CreateError::NotListening | CreateError::Ended => {
                         self.unless_too_late(work, Outcome::Retry(backoff(claim.attempts)))
                             .await
@@ -183,6 +191,29 @@ impl Dispatcher {
             Some(sandbox) => self.deliver(work, &sandbox).await,
             None => Ok(Outcome::Left),
         }
+    }
+
+    /// A refusal is told by its own reason when it is not tried again, the last attempt's too.
+    async fn refused(
+        &self,
+        work: &Work<'_>,
+        reason: FailureReason,
+        again: Again,
+    ) -> Result<Outcome, StoreError> {
+        let now = self.deps.db.now().await?;
+        let too_late = age(now, Some(work.turn.created_at)) >= limits::PROVISION_TIMEOUT;
+        let delay = match again {
+            Again::ForSomeAttempts if work.claim.attempts < ATTEMPTS => {
+                Some(backoff(work.claim.attempts))
+            }
+            Again::WhileTimeLasts => Some(LOOK_AGAIN),
+            Again::ForSomeAttempts | Again::Never => None,
+        };
+        Ok(match delay {
+            Some(delay) if !too_late || work.claim.delivery_begun => Outcome::Retry(delay),
+            _ if work.claim.delivery_begun => Outcome::Delivered(Delivery::Unknown),
+            _ => Outcome::Failed(reason),
+        })
     }
 
     /// The outcome, unless attempts or time are used up.

@@ -8,12 +8,22 @@ use bex_proto::session::FailureReason;
 use bex_store::sessions::AgentSpec as Request;
 
 use crate::profiles::{ProfileFault, Profiles};
+use crate::sandbox::Secrets;
 
 /// What a deployment can run, and the secrets it may give. Cheap to clone.
 #[derive(Clone)]
 pub struct Plans {
     profiles: Arc<Profiles>,
-    secrets: Arc<BTreeMap<String, String>>,
+    secrets: SecretSource,
+}
+
+/// Where credentials come from.
+#[derive(Clone)]
+enum SecretSource {
+    /// Values by secretRef.
+    Values(Arc<BTreeMap<String, String>>),
+    /// The cluster: a secretRef is `<secret>/<key>`.
+    Cluster,
 }
 
 /// What one sandbox runs.
@@ -21,8 +31,8 @@ pub struct Plans {
 pub struct Plan {
     /// The agent.
     pub agent: AgentSpec,
-    /// Its credentials by environment name.
-    pub secrets: BTreeMap<String, String>,
+    /// Its credentials.
+    pub secrets: Secrets,
     /// Whether its driver has the old form.
     pub legacy: bool,
 }
@@ -53,7 +63,15 @@ impl Plans {
     pub fn new(profiles: Profiles, secrets: BTreeMap<String, String>) -> Self {
         Self {
             profiles: Arc::new(profiles),
-            secrets: Arc::new(secrets),
+            secrets: SecretSource::Values(Arc::new(secrets)),
+        }
+    }
+
+    /// Plans from these profiles, with credentials that only the cluster knows.
+    pub fn with_cluster_secrets(profiles: Profiles) -> Self {
+        Self {
+            profiles: Arc::new(profiles),
+            secrets: SecretSource::Cluster,
         }
     }
 
@@ -63,18 +81,31 @@ impl Plans {
     /// See [`PlanFault`].
     pub fn plan(&self, request: &Request) -> Result<Plan, PlanFault> {
         let resolved = self.profiles.resolve(request)?;
-        let secrets = request
-            .env
-            .iter()
-            .map(|env| match self.secrets.get(&env.secret_ref) {
-                Some(value) => Ok((env.name.clone(), value.clone())),
-                None => Err(PlanFault::SecretMissing(env.name.clone())),
-            })
-            .collect::<Result<_, _>>()?;
         Ok(Plan {
             agent: resolved.agent,
-            secrets,
+            secrets: self.secrets(request)?,
             legacy: resolved.legacy,
+        })
+    }
+
+    fn secrets(&self, request: &Request) -> Result<Secrets, PlanFault> {
+        let missing = |name: &String| PlanFault::SecretMissing(name.clone());
+        let env = request.env.iter();
+        Ok(match &self.secrets {
+            SecretSource::Values(known) => Secrets::Values(
+                env.map(|env| match known.get(&env.secret_ref) {
+                    Some(value) => Ok((env.name.clone(), value.clone())),
+                    None => Err(missing(&env.name)),
+                })
+                .collect::<Result<_, _>>()?,
+            ),
+            SecretSource::Cluster => Secrets::References(
+                env.map(|env| match env.secret_ref.parse() {
+                    Ok(key) => Ok((env.name.clone(), key)),
+                    Err(_) => Err(missing(&env.name)),
+                })
+                .collect::<Result<_, _>>()?,
+            ),
         })
     }
 }
@@ -91,7 +122,7 @@ mod tests {
         let file = r#"{"profiles":{"a":{"agent":{"kind":"acp","argv":["/bin/agent"]}}}}"#;
         let profiles = Profiles::parse(file, Deployment::Local, None).expect("a profiles file");
         let plans = Plans::new(
-            profiles,
+            profiles.clone(),
             BTreeMap::from([("vault/key".into(), "s3cret".into())]),
         );
         let request = |secret_ref: &str| Request {
@@ -106,10 +137,24 @@ mod tests {
         let plan = plans.plan(&request("vault/key")).expect("a plan");
         assert_eq!(
             plan.secrets,
-            BTreeMap::from([("API_KEY".into(), "s3cret".into())])
+            Secrets::Values(BTreeMap::from([("API_KEY".into(), "s3cret".into())]))
         );
         let fault = plans.plan(&request("vault/other")).err().expect("refused");
         assert_eq!(fault.reason(), FailureReason::SecretMissing);
         assert!(!fault.to_string().contains("vault"));
+
+        let plans = Plans::with_cluster_secrets(profiles);
+        let plan = plans.plan(&request("vault/key")).expect("a plan");
+        let key = crate::sandbox::SecretKey {
+            secret: "vault".into(),
+            key: "key".into(),
+        };
+        assert_eq!(
+            plan.secrets,
+            Secrets::References(BTreeMap::from([("API_KEY".into(), key)]))
+        );
+        for bad in ["vault", "a/b/c", "/key", "vault/"] {
+            assert!(plans.plan(&request(bad)).is_err(), "{bad}");
+        }
     }
 }

@@ -29,6 +29,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::process::{self, Process};
 use super::{
     CreateError, DeleteError, Deleted, Lifecycle, ListError, Look, Made, SandboxName, SandboxPlan,
+    Secrets,
 };
 
 /// How long a driver may take until it listens.
@@ -112,6 +113,9 @@ impl LocalLifecycle {
     }
 
     fn spawn(&self, plan: &SandboxPlan, paths: &Paths) -> Result<(), CreateError> {
+        let Secrets::Values(secrets) = &plan.secrets else {
+            return Err(CreateError::Impossible("no cluster gives its secrets"));
+        };
         let work = paths.dir.join(WORK_DIR);
         for dir in [&paths.driver, &work] {
             DirBuilder::new()
@@ -131,7 +135,7 @@ impl LocalLifecycle {
             dir: paths.driver.clone(),
             workdir: work.clone(),
             agent: plan.agent.clone(),
-            secrets: plan.secrets.clone(),
+            secrets: secrets.clone(),
             legacy: plan.legacy.clone(),
             isolation: Isolation::None,
         };

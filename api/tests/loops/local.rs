@@ -41,7 +41,7 @@ fn bench(driver: &str) -> Bench {
             argv: vec!["/bin/true".into()],
             env: BTreeMap::new(),
         },
-        secrets: BTreeMap::new(),
+        secrets: Default::default(),
         legacy: None,
         key: DriverKey::derive(b"ring", &session, Generation(2)),
         session,
