@@ -8,8 +8,6 @@ mod client;
 mod files;
 mod lines;
 
-use std::time::Duration;
-
 use agent_client_protocol::is_incoming_transport_closed;
 use agent_client_protocol::v1::schema::{
     CancelNotification, ContentBlock, PromptRequest, PromptResponse, SessionId, StopReason,
@@ -28,9 +26,6 @@ use crate::bounds::{AGENT_START_TIMEOUT, DRAIN_TIMEOUT, STOP_GRACE};
 use crate::map::Mapper;
 use crate::sink::TurnSink;
 use client::{FromAgent, Live, Memory};
-
-/// Far enough away to never come.
-const NEVER: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Speaks through an ACP agent.
 pub struct AcpAgent {
@@ -143,7 +138,8 @@ async fn converse(
     live.discard_waiting();
     let answer = live.connection.send_request(request).block_task();
     tokio::pin!(answer);
-    let (mut asked, mut deadline) = (false, Instant::now() + NEVER);
+    // how long a stop that was asked for is waited for
+    let mut deadline = None;
     let answer = loop {
         tokio::select! {
             biased;
@@ -151,14 +147,13 @@ async fn converse(
                 speaker.end();
                 return (Outcome::Stopped, Fate::Gone);
             }
-            () = sleep_until(deadline) => {
+            () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => {
                 warn!("agent does not end its turn; it is killed");
                 speaker.end();
                 return (Outcome::Stopped, Fate::Gone);
             }
-            () = stop.asked.cancelled(), if !asked => {
-                asked = true;
-                deadline = Instant::now() + STOP_GRACE;
+            () = stop.asked.cancelled(), if deadline.is_none() => {
+                deadline = Some(Instant::now() + STOP_GRACE);
                 let cancel = CancelNotification::new(live.session.clone());
                 if let Err(cause) = live.connection.send_notification(cancel) {
                     warn!(code = ?cause.code, "agent cannot be asked to stop");
@@ -173,6 +168,7 @@ async fn converse(
         speaker.say(message);
     }
     speaker.end();
+    let asked = deadline.is_some();
     match answer {
         Ok(response) => (outcome_of(&response, asked), Fate::Alive),
         Err(error) if is_incoming_transport_closed(&error) || !live.is_alive() => {
