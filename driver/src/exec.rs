@@ -15,6 +15,7 @@ use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
+use bex_proto::chain::Chain;
 use bex_proto::exec::{EndMark, FrameKind, Operation, SandboxRequest};
 use bex_proto::limits;
 use nix::sys::signal::{Signal, killpg};
@@ -80,8 +81,7 @@ enum Over {
 }
 
 fn failed(fault: &ExecFault) -> ExitCode {
-    let cause = std::error::Error::source(fault).map(ToString::to_string);
-    error!(error = %fault, cause, "operation failed");
+    error!(error = %Chain(fault), "operation failed");
     ExitCode::FAILURE
 }
 
