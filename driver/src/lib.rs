@@ -10,6 +10,7 @@ pub mod bounds;
 pub mod exec;
 pub mod files;
 pub mod http;
+mod json_bytes;
 pub mod map;
 pub mod profile;
 pub mod recover;

@@ -137,3 +137,20 @@ fn a_text_too_long_for_a_part_comes_in_pieces() {
     let joined: String = out.iter().filter_map(|p| p["delta"].as_str()).collect();
     assert!(joined == text);
 }
+
+#[test]
+fn a_call_that_is_over_says_nothing_again() {
+    let diff = json!([{"type": "diff", "path": "/w/a", "oldText": "x", "newText": "y"}]);
+    let update = |status: &str| json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": status, "content": diff});
+    let out = map(&[update("completed"), update("completed"), update("failed")]);
+    let kinds: Vec<_> = out.iter().filter_map(|p| p["type"].as_str()).collect();
+    assert_eq!(
+        kinds,
+        [
+            "tool-input-start",
+            "tool-input-available",
+            "data-acp-diff",
+            "tool-output-available"
+        ]
+    );
+}
