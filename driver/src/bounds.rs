@@ -28,6 +28,8 @@ pub const END_PATIENCE: Duration = bex_proto::limits::TURN_DEADLINE;
 pub const LINE_PIECE_BYTES: usize = 64 * 1024;
 /// Messages of an agent waiting for the sink; then the agent waits.
 pub const AGENT_QUEUE: usize = 64;
+/// Bytes of an ACP agent's messages waiting for the sink: one of the longest, or many small ones.
+pub const AGENT_QUEUE_BYTES: usize = AGENT_MESSAGE_BYTES as usize;
 /// Bytes of text, output and names remembered of a turn's tool calls. Beyond, all calls but the one at hand start anew.
 pub const TOOL_BYTES: usize = 64 * 1024 * 1024;
 /// Time for an agent to start and to open its session.

@@ -7,6 +7,7 @@
 mod client;
 mod files;
 mod lines;
+mod queue;
 
 use agent_client_protocol::is_incoming_transport_closed;
 use agent_client_protocol::v1::schema::{
@@ -164,7 +165,7 @@ async fn converse(
         }
     };
     // whatever was sent before the answer is in the queue by now
-    while let Ok(message) = live.messages.try_recv() {
+    while let Some(message) = live.messages.try_recv() {
         speaker.say(message);
     }
     speaker.end();

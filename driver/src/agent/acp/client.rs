@@ -16,17 +16,17 @@ use agent_client_protocol::v1::schema::{
 use agent_client_protocol::{Agent as AgentRole, Client, Error, Lines};
 use bex_proto::launch::{Isolation, Permissions};
 use futures::sink;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
-use tokio::process::{ChildStdin, ChildStdout};
-use tokio::sync::{mpsc, oneshot};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use super::files::Files;
 use super::lines::bounded_lines;
+use super::queue::{Receiver, Sender, queue};
 use crate::agent::child::{AgentChild, Spawn};
-use crate::bounds::{AGENT_QUEUE, AGENT_STDERR_BYTES};
+use crate::bounds::AGENT_STDERR_BYTES;
 
 /// What the agent sends while it speaks.
 pub enum FromAgent {
@@ -53,7 +53,7 @@ pub struct Live {
     /// To send requests with.
     pub connection: ConnectionTo<AgentRole>,
     /// What it sends; bounded, so that a fast agent waits.
-    pub messages: mpsc::Receiver<FromAgent>,
+    pub messages: Receiver,
     /// Its session.
     pub session: SessionId,
     /// Whether it can load sessions.
@@ -89,7 +89,7 @@ impl Live {
         };
         let last_words = Arc::new(Mutex::new(VecDeque::new()));
         tokio::spawn(keep_last_words(stderr, Arc::clone(&last_words)));
-        let (send, messages) = mpsc::channel(AGENT_QUEUE);
+        let (send, messages) = queue();
         let (ready, connection) = oneshot::channel();
         let closed = CancellationToken::new();
         let files = (spawn.surroundings.isolation == Isolation::None)
@@ -183,7 +183,7 @@ impl Live {
 
     /// Lets go of what was sent between turns.
     pub fn discard_waiting(&mut self) {
-        while self.messages.try_recv().is_ok() {}
+        while self.messages.try_recv().is_some() {}
     }
 
     /// Whether process and connection are there.
@@ -222,16 +222,19 @@ impl Live {
 
 /// Speaks the protocol until the connection breaks or is dropped. The token is cancelled when it is over.
 async fn run(
-    (stdin, stdout): (ChildStdin, ChildStdout),
+    (stdin, stdout): (
+        impl AsyncWrite + Send + Unpin + 'static,
+        impl AsyncRead + Send + Unpin + 'static,
+    ),
     permissions: Permissions,
     files: Option<Files>,
-    send: mpsc::Sender<FromAgent>,
+    send: Sender,
     ready: oneshot::Sender<ConnectionTo<AgentRole>>,
     closed: CancellationToken,
 ) {
     let _closed = closed.drop_guard();
     let outgoing = Box::pin(sink::unfold(stdin, write_line));
-    let transport = Lines::new(outgoing, Box::pin(bounded_lines(stdout)));
+    let transport = Lines::new(outgoing, Box::pin(bounded_lines(stdout, send.clone())));
     let (updates, asked) = (send.clone(), send);
     let (reader, writer) = (files.clone(), files);
     let done = Client
@@ -239,8 +242,7 @@ async fn run(
         .name("bex-driver")
         .on_receive_notification(
             async move |note: SessionNotification, _agent| {
-                // fails only when nobody speaks any more
-                let _ = updates.send(FromAgent::Update(Box::new(note.update))).await;
+                updates.send(FromAgent::Update(Box::new(note.update))).await;
                 Ok(())
             },
             agent_client_protocol::on_receive_notification!(),
@@ -255,7 +257,7 @@ async fn run(
                     None => RequestPermissionOutcome::Cancelled,
                 };
                 let message = FromAgent::Permission(Box::new(request), selected);
-                let _ = asked.send(message).await;
+                asked.send(message).await;
                 responder.respond(RequestPermissionResponse::new(outcome))
             },
             agent_client_protocol::on_receive_request!(),
@@ -288,7 +290,7 @@ async fn run(
     }
 }
 
-async fn write_line(mut stdin: ChildStdin, line: String) -> io::Result<ChildStdin> {
+async fn write_line<W: AsyncWrite + Unpin>(mut stdin: W, line: String) -> io::Result<W> {
     let mut bytes = line.into_bytes();
     bytes.push(b'\n');
     stdin.write_all(&bytes).await?;
@@ -325,5 +327,73 @@ async fn keep_last_words(mut stderr: impl AsyncRead + Unpin, words: Arc<Mutex<Ve
         words.extend(&chunk[..length]);
         let excess = words.len().saturating_sub(AGENT_STDERR_BYTES);
         words.drain(..excess);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::rc::Rc;
+
+    use serde_json::json;
+    use tokio::task::{LocalSet, spawn_local, yield_now};
+
+    use super::*;
+    use crate::bounds::AGENT_QUEUE_BYTES;
+
+    /// Turns of the one thread without progress after which nothing moves: there is no clock and no kernel in this test.
+    const QUIET_TURNS: u32 = 1000;
+
+    async fn until_quiet(written: &Cell<usize>) -> usize {
+        let mut quiet = 0;
+        while quiet < QUIET_TURNS {
+            let before = written.get();
+            yield_now().await;
+            quiet = if written.get() == before {
+                quiet + 1
+            } else {
+                0
+            };
+        }
+        written.get()
+    }
+
+    #[tokio::test]
+    async fn an_agent_that_nobody_listens_to_is_not_read_on() {
+        let text = "x".repeat(1024 * 1024);
+        let line = json!({"jsonrpc": "2.0", "method": "session/update", "params": {
+            "sessionId": "s",
+            "update": {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}},
+        }});
+        let line = format!("{line}\n");
+        let (send, mut messages) = queue();
+        let (ours, mut theirs) = tokio::io::duplex(64 * 1024);
+        let (ready, _connection) = oneshot::channel();
+        let pipes = (tokio::io::sink(), ours);
+        let closed = CancellationToken::new();
+        tokio::spawn(run(pipes, Permissions::Allow, None, send, ready, closed));
+        let (bytes, written) = (line.len(), Rc::new(Cell::new(0)));
+        let count = Rc::clone(&written);
+        let all = 3 * AGENT_QUEUE_BYTES / bytes;
+        let agent = async move {
+            spawn_local(async move {
+                for _ in 0..all {
+                    theirs.write_all(line.as_bytes()).await.expect("it is read");
+                    count.set(count.get() + bytes);
+                }
+                // stays open
+                std::future::pending::<()>().await;
+            });
+            let unheard = until_quiet(&written).await;
+            assert!(
+                (AGENT_QUEUE_BYTES / 2..AGENT_QUEUE_BYTES + 4 * bytes).contains(&unheard),
+                "{unheard} bytes were read"
+            );
+            for _ in 0..all {
+                assert!(messages.recv().await.is_some());
+            }
+            assert_eq!(written.get(), all * bytes);
+        };
+        LocalSet::new().run_until(agent).await;
     }
 }

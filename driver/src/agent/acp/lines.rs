@@ -1,13 +1,16 @@
 //! An agent's messages, one a line. A line over the bound is skipped, so that one huge message cannot take the driver's memory,
-//! and does not end the session either.
+//! and does not end the session either. No line is read while the queue of messages is full: the connection itself keeps every
+//! line it is given.
 
 use std::io;
 
 use futures::Stream;
 use futures::stream::unfold;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
+use tokio::task::yield_now;
 use tracing::warn;
 
+use super::queue::Sender;
 use crate::bounds::AGENT_MESSAGE_BYTES;
 
 const BUFFER_BYTES: usize = 64 * 1024;
@@ -15,15 +18,19 @@ const BUFFER_BYTES: usize = 64 * 1024;
 /// The lines of a stream, without their ends.
 pub fn bounded_lines(
     stream: impl AsyncRead + Send + Unpin + 'static,
+    queue: Sender,
 ) -> impl Stream<Item = io::Result<String>> + Send {
     let reader = BufReader::with_capacity(BUFFER_BYTES, stream);
-    unfold(reader, |mut reader| async move {
+    unfold((reader, queue), |(mut reader, queue)| async move {
         loop {
+            // the connection takes the line before this one first, and its message the room
+            yield_now().await;
+            queue.has_room().await;
             match next_line(&mut reader, AGENT_MESSAGE_BYTES).await {
                 Ok(Line::End) => return None,
                 Ok(Line::TooLong(bytes)) => warn!(bytes, "agent's message is too long; skipped"),
-                Ok(Line::Text(text)) => return Some((Ok(text), reader)),
-                Err(cause) => return Some((Err(cause), reader)),
+                Ok(Line::Text(text)) => return Some((Ok(text), (reader, queue))),
+                Err(cause) => return Some((Err(cause), (reader, queue))),
             }
         }
     })
