@@ -36,14 +36,13 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body::Body;
 use http_body_util::BodyExt;
 use jiff::Timestamp;
-use prometheus_client::metrics::gauge::Gauge;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::config::Network;
 use crate::hub::{Hub, HubDeps, TeeMode};
-use crate::metrics::{AttachMetrics, Level, RefusedLabels};
+use crate::metrics::{AttachMetrics, Counted, Level, RefusedLabels};
 use crate::sandbox::Targets;
 use crate::serve::{ResponseBody, empty, full};
 use admission::{Admitted, Asked, action_of};
@@ -331,8 +330,11 @@ impl Attach {
             revoked: registration.revoked.clone(),
             drain: self.drain.clone(),
         };
-        let (out, body) =
-            body::stream((registration, permit, OpenStream::new(&self.metrics.streams)));
+        let (out, body) = body::stream((
+            registration,
+            permit,
+            Counted::new(self.metrics.streams.clone()),
+        ));
         let viewer = self.viewer(&plan, wish, claims, out);
         let (db, cut, metrics) = (self.db.clone(), self.cut.clone(), self.metrics.clone());
         self.viewers.spawn(async move {
@@ -374,23 +376,6 @@ impl Attach {
 async fn close_audit(db: &Db, audit: StreamAuditId, word: &str) {
     if let Err(error) = db.close_stream_audit(audit, word, 0, 0).await {
         tracing::warn!(error = %Chain(&error), "audit row of a stream stays open");
-    }
-}
-
-/// Counted for as long as its body lives.
-#[derive(Debug)]
-struct OpenStream(Gauge);
-
-impl OpenStream {
-    fn new(gauge: &Gauge) -> Self {
-        gauge.inc();
-        Self(gauge.clone())
-    }
-}
-
-impl Drop for OpenStream {
-    fn drop(&mut self) {
-        self.0.dec();
     }
 }
 

@@ -26,7 +26,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
-use tokio::task::AbortHandle;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::sandbox::TargetRef;
 
@@ -65,13 +65,7 @@ impl std::fmt::Debug for DriverConnection {
 }
 
 /// The task that moves a connection's bytes; ends with its owner.
-struct SocketTask(AbortHandle);
-
-impl Drop for SocketTask {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
+type SocketTask = AbortOnDropHandle<()>;
 
 impl DriverConnection {
     /// Connects and proves the peer.
@@ -114,7 +108,7 @@ impl DriverConnection {
         let task = tokio::spawn(async move { drop(connection.await) });
         let mut connection = Self {
             sender,
-            socket: SocketTask(task.abort_handle()),
+            socket: SocketTask::new(task),
             authority: address.to_string(),
             target: target.clone(),
             key,

@@ -32,8 +32,26 @@ pub struct Metrics {
 pub struct ServeMetrics {
     /// Open connections.
     pub connections: Family<ListenerLabel, Gauge>,
-    /// Connections ended because nothing could be written for too long.
+    /// Connections, and streams of HTTP/2, ended because nothing could be written for too long.
     pub write_stalls: Family<ListenerLabel, Counter>,
+}
+
+/// One more of what a gauge counts, for as long as it lives; also when its task panics.
+#[derive(Debug)]
+pub struct Counted(Gauge);
+
+impl Counted {
+    /// Counts.
+    pub fn new(gauge: Gauge) -> Self {
+        gauge.inc();
+        Self(gauge)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
 }
 
 /// Label of a refusal.
@@ -95,7 +113,7 @@ impl ServeMetrics {
         );
         registry.register(
             "write_stalls",
-            "Connections ended because nothing could be written",
+            "Connections and HTTP/2 streams ended because nothing could be written",
             metrics.write_stalls.clone(),
         );
         metrics

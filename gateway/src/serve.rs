@@ -24,7 +24,6 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use prometheus_client::metrics::gauge::Gauge;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep_until};
@@ -32,7 +31,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, warn};
 
-use crate::metrics::{ListenerLabel, ServeMetrics};
+use crate::metrics::{Counted, ListenerLabel, ServeMetrics};
 use activity::{Activity, IdleVerdict};
 pub use body::{BodyError, ResponseBody, empty, full, problem};
 use stall::StallGuard;
@@ -204,7 +203,7 @@ where
         let label = ListenerLabel {
             listener: self.name,
         };
-        let _open = OpenConnection::new(self.metrics.connections.get_or_create_owned(&label));
+        let _open = Counted::new(self.metrics.connections.get_or_create_owned(&label));
         self.converse(socket, peer).await;
     }
 
@@ -303,22 +302,6 @@ fn protocols(streams: Streams) -> auto::Builder<Streams> {
         .keep_alive_interval(HEADER_READ_TIMEOUT)
         .keep_alive_timeout(HEADER_READ_TIMEOUT);
     builder
-}
-
-/// Counted for as long as it lives, also when its task panics.
-struct OpenConnection(Gauge);
-
-impl OpenConnection {
-    fn new(gauge: Gauge) -> Self {
-        gauge.inc();
-        Self(gauge)
-    }
-}
-
-impl Drop for OpenConnection {
-    fn drop(&mut self) {
-        self.0.dec();
-    }
 }
 
 /// Errors that say something about one peer and nothing about this process.

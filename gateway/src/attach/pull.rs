@@ -26,14 +26,53 @@ use crate::hub::tail::{SourceEnd, TailRead};
 /// What is known of the turn beside its parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Known {
-    /// Why it is not whole, once it is settled; `Some(None)` when it is.
-    pub settled: Option<Option<TruncationReason>>,
+    /// Whether it is settled, and how.
+    pub settled: Settled,
     /// The quota refuses this index and everything above.
     pub quota_from: Option<PartIndex>,
     /// First and last index that a full log dropped.
     pub dropped: Option<(PartIndex, PartIndex)>,
-    /// Only what is stored is shown.
-    pub replay_only: bool,
+    /// What of it is shown.
+    pub reach: Reach,
+}
+
+/// Whether a turn is settled, and how.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Settled {
+    /// More may come.
+    #[default]
+    Open,
+    /// Everything that was spoken is stored.
+    Whole,
+    /// Something is missing.
+    Truncated(TruncationReason),
+}
+
+impl Settled {
+    /// Whether more may come.
+    pub fn is_open(self) -> bool {
+        self == Self::Open
+    }
+
+    /// Why a part that is not stored will never be; `None` while it may be.
+    fn missing(self) -> Option<TruncationReason> {
+        match self {
+            Self::Open => None,
+            // what was declared is all there; a part beside it was lost on its way to the store
+            Self::Whole => Some(TruncationReason::StoreFailed),
+            Self::Truncated(reason) => Some(reason),
+        }
+    }
+}
+
+/// What of a turn a viewer is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Reach {
+    /// Also what is spoken now.
+    #[default]
+    Live,
+    /// Only what is stored.
+    StoredOnly,
 }
 
 /// What the store has at the viewer's position.
@@ -131,7 +170,7 @@ impl Pull {
             TailRead::Parts(parts) => return self.send(parts),
             TailRead::Behind { floor } => Ask::Behind(floor),
             TailRead::Jump { to } => Ask::Jump(to),
-            TailRead::Wait if known.settled.is_none() => return Do::Wait,
+            TailRead::Wait if known.settled.is_open() => return Do::Wait,
             TailRead::Ended(SourceEnd::Drained) => {
                 return Do::TurnEnd(Ending::Source(SourceEnd::Drained));
             }
@@ -153,15 +192,13 @@ impl Pull {
                 Some(reason) => self.skip_to(floor, next, reason),
                 None => self.hole(floor, next, now),
             },
-            Ask::Stored | Ask::After(_) => match (known.settled, next) {
-                (Some(reason), Some(next)) => {
-                    self.skip_to(next, None, reason.unwrap_or(TruncationReason::StoreFailed))
-                }
+            Ask::Stored | Ask::After(_) => match (known.settled.missing(), next) {
+                (Some(reason), Some(next)) => self.skip_to(next, None, reason),
                 (Some(_), None) => Do::TurnEnd(Ending::Settled),
                 // of an open turn nothing behind a hole is shown: it may still be filled
                 (None, _) => match self.ask {
                     Ask::After(end) => Do::TurnEnd(Ending::Source(end)),
-                    _ if known.replay_only => Do::TurnEnd(Ending::ReplayOnly),
+                    _ if known.reach == Reach::StoredOnly => Do::TurnEnd(Ending::ReplayOnly),
                     _ => Do::Wait,
                 },
             },
@@ -216,8 +253,7 @@ impl Known {
         {
             Some(TruncationReason::LogTruncated)
         } else {
-            self.settled
-                .map(|reason| reason.unwrap_or(TruncationReason::StoreFailed))
+            self.settled.missing()
         }
     }
 }

@@ -20,6 +20,7 @@ use tokio::time::Instant;
 
 use super::answer::Refusal;
 use super::{EXEC_BODY_TIMEOUT, Exec, records, unavailable};
+use crate::metrics::Counted;
 
 /// The one route.
 const PATH: &str = "/v1/exec";
@@ -43,13 +44,7 @@ pub(super) struct Seat {
 struct Held {
     _all: OwnedSemaphorePermit,
     _run: Option<OwnedSemaphorePermit>,
-    active: prometheus_client::metrics::gauge::Gauge,
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        self.active.dec();
-    }
+    _active: Counted,
 }
 
 impl Exec {
@@ -109,12 +104,10 @@ impl Exec {
             _ => None,
         };
         let all = Arc::clone(&self.seats).try_acquire_owned().map_err(full)?;
-        let active = self.deps.metrics.active.clone();
-        active.inc();
         let held = Held {
             _all: all,
             _run: run,
-            active,
+            _active: Counted::new(self.deps.metrics.active.clone()),
         };
         Ok(Seat {
             _shared: Arc::new(held),

@@ -85,7 +85,8 @@ pub async fn run(
     .run()
     .await;
     match end {
-        TeeEnd::Flushed => {}
+        // what failed was said where it did
+        TeeEnd::Flushed | TeeEnd::Failed => {}
         TeeEnd::Quota => {
             tracing::info!(session = %speech.session, turn = %speech.turn, "tee stopped at the session's quota")
         }
@@ -157,13 +158,16 @@ fn append<'a>(store: &'a dyn SpeechStore, speech: &'a Speech, batch: Batch) -> A
                 bytes: parts.iter().map(|part| part.bytes.len() as u64).sum(),
             }),
             Ok(Ok(Stored::Quota)) => Err(TeeEnd::Quota),
-            Ok(Ok(Stored::Refused)) => Err(TeeEnd::Failed),
+            Ok(Ok(Stored::Refused)) => {
+                tracing::warn!(session = %speech.session, turn = %speech.turn, "tee append was refused, the harvest stores the rest");
+                Err(TeeEnd::Failed)
+            }
             Ok(Err(error)) => {
-                tracing::warn!(session = %speech.session, turn = %speech.turn, error = %Chain(&error), "tee append failed");
+                tracing::warn!(session = %speech.session, turn = %speech.turn, error = %Chain(&error), "tee append failed, the harvest stores the rest");
                 Err(TeeEnd::Failed)
             }
             Err(_) => {
-                tracing::warn!(session = %speech.session, turn = %speech.turn, "tee append took too long");
+                tracing::warn!(session = %speech.session, turn = %speech.turn, "tee append took too long, the harvest stores the rest");
                 Err(TeeEnd::Failed)
             }
         }

@@ -31,7 +31,7 @@ proptest! {
             parts: store.get(&at.0).cloned().into_iter().collect(),
             next: store.range(at.0..).next().map(|(index, _)| PartIndex(*index)),
         };
-        let known = Known { settled: Some(Some(TruncationReason::StoreFailed)), ..Known::default() };
+        let known = Known { settled: Settled::Truncated(TruncationReason::StoreFailed), ..Known::default() };
         let (mut pull, mut seen) = (Pull::new(PartIndex(0)), Seen::default());
         let ending = loop {
             let mut step = if with_tail { pull.on_tail(ring.read(pull.at(), 3), &known) } else { pull.without_tail() };
@@ -125,7 +125,7 @@ async fn what_is_known_to_be_missing_is_not_waited_for() {
         ),
         (
             Known {
-                settled: Some(Some(TruncationReason::SandboxLost)),
+                settled: Settled::Truncated(TruncationReason::SandboxLost),
                 ..Known::default()
             },
             1,

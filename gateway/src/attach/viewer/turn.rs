@@ -170,7 +170,7 @@ impl Viewer {
                         continue;
                     }
                     if end == SourceEnd::Lost {
-                        if showing.known.settled.is_none() {
+                        if showing.known.settled.is_open() {
                             return Err(Stop::SourceLost);
                         }
                         continue;

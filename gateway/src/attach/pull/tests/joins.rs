@@ -81,7 +81,7 @@ impl Viewer {
         }
         self.cursor = self.shown.last().copied();
         let wanted = self.cursor.map_or(0, |cursor| cursor + 1);
-        let start = if world.known.settled.is_some() {
+        let start = if !world.known.settled.is_open() {
             wanted
         } else {
             // the guard learns what is open from what is stored
@@ -108,7 +108,7 @@ impl Viewer {
             self.generation = world.generation;
             self.live = None;
         }
-        if self.live.is_none() && self.known.settled.is_none() {
+        if self.live.is_none() && self.known.settled.is_open() {
             self.live = Some(world.join());
         }
     }
@@ -178,12 +178,12 @@ impl Viewer {
                 if self.live != ended {
                     return;
                 }
-                if !world.delivered && self.known.settled.is_none() {
+                if !world.delivered && self.known.settled.is_open() {
                     self.live = None;
                     return;
                 }
                 if end == SourceEnd::Lost {
-                    if self.known.settled.is_none() {
+                    if self.known.settled.is_open() {
                         self.leave();
                     }
                     return;
@@ -194,7 +194,7 @@ impl Viewer {
             }
             Do::TurnEnd(ending) => {
                 let live = self.live.map(|n| &world.sources[n].tail);
-                let may_heal = self.known.settled != Some(None);
+                let may_heal = self.known.settled != Settled::Whole;
                 if !self.waited && live.is_some_and(|t| may_heal || t.end().is_some()) {
                     self.waited = true;
                     return self.look(world);
@@ -238,7 +238,7 @@ impl Viewer {
             reading.in_tail.is_none_or(|first| first > to),
             "told as missing, but in the tail"
         );
-        if reason == TruncationReason::StoreFailed && reading.known.settled.is_none() {
+        if reason == TruncationReason::StoreFailed && reading.known.settled.is_open() {
             let (at, since) = self.hole.expect("a hole is waited for");
             assert!(at.0 == from && world.now >= since + limits::HOLE_WAIT);
             self.waited_in_vain = true;

@@ -215,7 +215,7 @@ impl World {
         if source.connection.is_some() || source.tail.end().is_some() {
             return;
         }
-        let settled_under_it = self.known.settled.is_some() && source.tail.next().is_some();
+        let settled_under_it = !self.known.settled.is_open() && source.tail.next().is_some();
         if self.ended == Some(SourceEnd::Gone) || settled_under_it {
             return source.tail.finish(SourceEnd::Gone);
         }
@@ -384,10 +384,14 @@ impl World {
     }
 
     pub(super) fn settle(&mut self) {
-        if self.ended.is_some() && self.known.settled.is_none() {
+        if self.ended.is_some() && self.known.settled.is_open() {
             let whole = self.stored.len() == self.said.len();
             self.lossless &= whole;
-            self.known.settled = Some((!whole).then_some(TruncationReason::StoreFailed));
+            self.known.settled = if whole {
+                Settled::Whole
+            } else {
+                Settled::Truncated(TruncationReason::StoreFailed)
+            };
         }
     }
 

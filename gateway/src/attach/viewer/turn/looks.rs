@@ -7,7 +7,7 @@ use bex_store::sandboxes::SandboxRow;
 use bex_store::turns::TurnRow;
 
 use super::{Live, Prompt, Showing};
-use crate::attach::pull::Known;
+use crate::attach::pull::{Known, Reach, Settled};
 use crate::attach::viewer::{Stop, Viewer};
 use crate::sandbox::TargetRef;
 
@@ -43,7 +43,7 @@ impl Viewer {
             return Ok(true);
         }
         let undelivered = showing.row.delivery_started_at.is_none();
-        if undelivered && showing.known.settled.is_none() {
+        if undelivered && showing.known.settled.is_open() {
             showing.live = None;
             self.wait(showing).await?;
             return Ok(true);
@@ -79,10 +79,18 @@ impl Viewer {
                     std::cmp::Ordering::Greater => None,
                 });
         let known = Known {
-            settled: row.settled_at.map(|_| row.reason),
+            settled: match (row.settled_at, row.reason) {
+                (None, _) => Settled::Open,
+                (Some(_), None) => Settled::Whole,
+                (Some(_), Some(reason)) => Settled::Truncated(reason),
+            },
             quota_from,
             dropped: row.dropped.map(|range| (range.first, range.last)),
-            replay_only: self.claims.rpo,
+            reach: if self.claims.rpo {
+                Reach::StoredOnly
+            } else {
+                Reach::Live
+            },
         };
         Ok((row, known))
     }
@@ -91,7 +99,7 @@ impl Viewer {
         (showing.row, showing.known) = self.look_at(showing.turn(), Prompt::Known).await?;
         let generation = showing.row.generation;
         showing.live.take_if(|live| live.generation != generation);
-        if showing.live.is_none() && showing.known.settled.is_none() {
+        if showing.live.is_none() && showing.known.settled.is_open() {
             self.join(showing).await?;
         }
         Ok(())
@@ -100,7 +108,7 @@ impl Viewer {
     /// Joins the turn's source, if its sandbox is there and the ticket allows it.
     pub(super) async fn join(&mut self, showing: &mut Showing) -> Result<(), Stop> {
         let generation = showing.row.generation;
-        if showing.known.replay_only || generation.0 == 0 {
+        if showing.known.reach == Reach::StoredOnly || generation.0 == 0 {
             return Ok(());
         }
         let session = self.claims.ses.clone();

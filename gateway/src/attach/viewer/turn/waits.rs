@@ -93,7 +93,7 @@ impl Viewer {
                 .live
                 .as_ref()
                 .is_none_or(|live| live.tee.borrow().end.is_some());
-            if (flushed && showing.known.settled.is_some()) || Instant::now() >= until {
+            if (flushed && !showing.known.settled.is_open()) || Instant::now() >= until {
                 return Ok(());
             }
             self.wait_for_store(showing, until).await?;
