@@ -44,3 +44,18 @@ pub fn create_log(path: &Path) -> io::Result<File> {
         .mode(OWNER_ONLY)
         .open(path)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_that_was_open_to_all_is_closed() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let mode = || dir.path().metadata().expect("there").permissions().mode() & 0o777;
+        std::fs::set_permissions(dir.path(), Permissions::from_mode(0o777)).expect("set");
+        assert_eq!(mode(), 0o777);
+        close(dir.path()).expect("closed");
+        assert_eq!(mode(), OWNER_ONLY_DIR);
+    }
+}
