@@ -99,7 +99,7 @@ async fn fifty_streams_go_on_at_another_gateway() {
     let session = api.create(&new).await.unwrap();
     settled(&api, &session, 1).await.unwrap();
     let history = stored(&api, &session).await.unwrap();
-    let middle = Some(history.last().unwrap().0);
+    let middle = history.last().unwrap().0;
 
     let mut idle = Vec::new();
     for n in 0..IDLE {
@@ -109,7 +109,7 @@ async fn fifty_streams_go_on_at_another_gateway() {
     assert_eq!(begun.status, 201, "{}", begun.json());
     let mut readers = Vec::new();
     for n in 0..READING {
-        let start = if n % 4 < 2 { None } else { middle };
+        let start = if n % 4 < 2 { None } else { Some(middle) };
         readers.push(Reader::begin(&stack, n, &session, start).await);
     }
     let live = readers.iter_mut().map(|reader| {
@@ -132,7 +132,7 @@ async fn fifty_streams_go_on_at_another_gateway() {
     for reader in &mut idle {
         assert_eq!(reader.viewer.to_end().await.unwrap(), Ending::Cut);
         assert!(
-            reader.cursor().unwrap() < middle.unwrap(),
+            reader.cursor().unwrap() < middle,
             "it read on while the gateway lived"
         );
     }
