@@ -6,6 +6,7 @@ pub mod agent;
 #[cfg(feature = "bench")]
 pub mod bench;
 pub mod client;
+pub mod cluster;
 pub mod demo;
 pub mod dev;
 pub mod edge;

@@ -14,6 +14,7 @@ mod exec;
 mod faulty_drivers;
 mod headers;
 mod join;
+mod kubernetes;
 mod lifecycle;
 mod logs;
 mod oidc;

@@ -25,7 +25,7 @@ const LAUNCH: &str = "bex/launch";
 /// Where the launch file is inside a container.
 const LAUNCH_DIR: &str = "/etc/bex";
 /// The agent's directory inside a container.
-const WORK_DIR: &str = "/work";
+const WORK_DIR: &str = "/var/lib/bex/work";
 
 /// Selects the pods that this program made.
 pub(super) fn selector() -> String {
