@@ -28,7 +28,10 @@ async fn a_pod_is_made_once_found_again_and_removed() {
 
     let sandbox = name(&plan, Some(&made));
     assert_eq!(lifecycle.look(&sandbox).await, Look::Running);
-    assert_eq!(lifecycle.list().await.unwrap(), std::slice::from_ref(&sandbox));
+    assert_eq!(
+        lifecycle.list().await.unwrap(),
+        std::slice::from_ref(&sandbox)
+    );
     assert_eq!(lifecycle.turn_life(&sandbox).await, TurnLife::Enough);
     cluster.edit_pod(NS, &made.pod, |pod| {
         pod["spec"]["activeDeadlineSeconds"] = json!(86_400);
