@@ -212,10 +212,7 @@ impl Dispatcher {
             }
             Outcome::Failed(reason) => {
                 tracing::warn!(%session, %turn, code = reason.as_str(), attempts = claim.attempts, "no sandbox could be made");
-                self.deps
-                    .db
-                    .provisioning_failed(claim, reason.as_str())
-                    .await?
+                self.deps.db.provisioning_failed(claim, reason).await?
             }
             Outcome::Retry(delay) => {
                 self.deps.db.retry_dispatch(claim, delay).await?;

@@ -3,9 +3,9 @@
 
 mod judge;
 
-use bex_proto::driver::{TurnEnd, TurnState};
+use bex_proto::driver::TurnState;
 use bex_proto::ids::PartId;
-use bex_proto::session::{EndedBy, Phase, TruncationReason, Verdict};
+use bex_proto::session::{EndedBy, FailureReason, Phase, TruncationReason, Verdict};
 use bex_proto::{Generation, SessionId, TurnNo};
 
 pub use judge::{Cause, Declared, Facts, Legacy, Stored, judge};
@@ -14,26 +14,24 @@ use crate::error::StoreError;
 use crate::leases::Lease;
 use crate::pool::{Db, Tx};
 use crate::sql::{get, int4, number, optional_unsigned, quota_mark, text, turn_no, unsigned, word};
-use crate::turns::{DroppedRange, TurnRow};
+use crate::turns::TurnRow;
 use crate::wake::Channel;
 
 /// What the Completer found out about a turn that is over.
 #[derive(Debug, Clone)]
-pub struct Settle<'a> {
+pub struct Settle {
     /// The turn.
     pub turn: TurnNo,
     /// The generation that was observed; 0 for a turn no sandbox ever spoke.
     pub generation: Generation,
-    /// The turn-end record, if it was read; one that was recorded before need not be given again.
-    pub turn_end: Option<&'a TurnEnd>,
-    /// Why it is over, where no turn-end says so, and who ended it.
+    /// Why it is over, where no recorded turn-end says so, and who ended it.
     pub cause: Cause,
     /// An older driver's end.
     pub legacy: Option<Legacy>,
     /// What the sandbox is now.
     pub sandbox: SandboxAfter,
-    /// A code for the session, when it fails.
-    pub failure: Option<&'a str>,
+    /// Why the session fails, when it does.
+    pub failure: Option<FailureReason>,
 }
 
 /// What a settled turn's sandbox becomes.
@@ -81,11 +79,11 @@ pub enum Rejudged {
 }
 
 impl Db {
-    /// Settles an open turn, once.
+    /// Settles an open turn, once, by the turn-end that [`Db::record_turn_end`] kept.
     ///
     /// # Errors
     /// Store trouble; nothing changed then.
-    pub async fn settle(&self, lease: &Lease, settle: &Settle<'_>) -> Result<Settled, StoreError> {
+    pub async fn settle(&self, lease: &Lease, settle: &Settle) -> Result<Settled, StoreError> {
         let mut conn = self.conn().await?;
         let tx = conn.begin().await?;
         if !tx.holds(lease).await? {
@@ -103,11 +101,15 @@ impl Db {
         if turn.generation != settle.generation {
             return Ok(Settled::WrongGeneration);
         }
-        let declared = declared(&turn, settle.turn_end);
+        let declared = declared(&turn);
+        let state = declared
+            .as_ref()
+            .map(|d| d.state)
+            .or(settle.legacy.map(|l| l.state));
         let facts = Facts {
             turn: settle.turn,
             stored: tx.stored(&lease.session, settle.turn).await?,
-            declared: declared.clone(),
+            declared,
             quota_mark,
             unstorable: turn.unstorable,
             mismatch: turn.mismatch.is_some(),
@@ -119,13 +121,8 @@ impl Db {
             legacy: settle.legacy,
         };
         let judgement = judge(&facts);
-        let state = declared
-            .as_ref()
-            .map(|d| d.state)
-            .or(settle.legacy.map(|l| l.state));
         let next = next_phase(phase, state);
-        tx.write_verdict(&turn, declared.as_ref(), judgement)
-            .await?;
+        tx.write_verdict(&turn, judgement).await?;
         tx.write_phase(&lease.session, next, settle.failure).await?;
         tx.sandbox_after(lease, settle, next).await?;
         tx.execute(
@@ -159,7 +156,7 @@ impl Db {
         let Some(row) = tx.lock_turn(&lease.session, turn).await? else {
             return Ok(Rejudged::Unchanged);
         };
-        let declared = declared(&row, None);
+        let declared = declared(&row);
         let may_heal = row.verdict == Verdict::Truncated
             && row
                 .reason
@@ -218,22 +215,14 @@ impl Db {
     }
 }
 
-/// The given turn-end, else the recorded one. The first to be recorded stands.
-fn declared(row: &TurnRow, given: Option<&TurnEnd>) -> Option<Declared> {
-    match (row.expected_parts, &row.expected_sha256, row.driver_state) {
-        (Some(parts), Some(sha256), Some(state)) => Some(Declared {
-            parts,
-            sha256: sha256.clone(),
-            state,
-            dropped: row.dropped,
-        }),
-        _ => given.map(|end| Declared {
-            parts: end.parts,
-            sha256: end.sha256.clone(),
-            state: end.state,
-            dropped: end.dropped.map(DroppedRange::from),
-        }),
-    }
+/// The turn-end that was recorded.
+fn declared(row: &TurnRow) -> Option<Declared> {
+    Some(Declared {
+        parts: row.expected_parts?,
+        sha256: row.expected_sha256.clone()?,
+        state: row.driver_state?,
+        dropped: row.dropped,
+    })
 }
 
 /// Phase tells the outcome, whatever the verdict.
@@ -308,15 +297,11 @@ impl Tx<'_> {
     async fn write_verdict(
         &self,
         turn: &TurnRow,
-        declared: Option<&Declared>,
         (verdict, reason, ended_by): (Verdict, Option<TruncationReason>, EndedBy),
     ) -> Result<(), StoreError> {
-        let dropped = declared.and_then(|d| d.dropped);
         self.execute(
             "write_verdict",
-            "UPDATE turns SET verdict = $3, reason = $4, ended_by = $5, settled_at = now(), rejudge = false,
-                    expected_parts = $6, expected_sha256 = $7, driver_state = $8,
-                    dropped_first = $9, dropped_last = $10, dropped_count = $11
+            "UPDATE turns SET verdict = $3, reason = $4, ended_by = $5, settled_at = now(), rejudge = false
               WHERE session_id = $1 AND turn = $2 AND verdict = 'open'",
             &[
                 text(&turn.session.as_str()),
@@ -324,12 +309,6 @@ impl Tx<'_> {
                 text(&verdict.as_str()),
                 text(&reason.map(TruncationReason::as_str)),
                 text(&ended_by.as_str()),
-                int4(&declared.map(|d| number(d.parts))),
-                text(&declared.map(|d| d.sha256.as_str())),
-                text(&declared.map(|d| d.state.as_str())),
-                int4(&dropped.map(|d| number(d.first.0))),
-                int4(&dropped.map(|d| number(d.last.0))),
-                int4(&dropped.map(|d| number(d.count))),
             ],
         )
         .await
@@ -340,7 +319,7 @@ impl Tx<'_> {
         &self,
         session: &SessionId,
         next: Phase,
-        failure: Option<&str>,
+        failure: Option<FailureReason>,
     ) -> Result<(), StoreError> {
         let failure = failure.filter(|_| next == Phase::Failed);
         self.execute(
@@ -351,7 +330,7 @@ impl Tx<'_> {
             &[
                 text(&session.as_str()),
                 text(&next.as_str()),
-                text(&failure),
+                text(&failure.map(FailureReason::as_str)),
             ],
         )
         .await
@@ -362,7 +341,7 @@ impl Tx<'_> {
     async fn sandbox_after(
         &self,
         lease: &Lease,
-        settle: &Settle<'_>,
+        settle: &Settle,
         phase: Phase,
     ) -> Result<(), StoreError> {
         let session = lease.session.as_str();

@@ -38,15 +38,14 @@ impl Completer {
         turn: &TurnRow,
         ending: Ending,
     ) -> Result<(), StoreError> {
+        let failure = failure(&ending);
         let settle = Settle {
             turn: turn.turn,
             generation: turn.generation,
-            // the harvest recorded it when it met it
-            turn_end: None,
             cause: ending.cause,
             legacy: ending.legacy,
             sandbox: ending.sandbox,
-            failure: failure(&ending).map(FailureReason::as_str),
+            failure,
         };
         let settled = self.deps.db.settle(lease, &settle).await?;
         self.clocks.clear(&lease.session);
@@ -57,13 +56,11 @@ impl Completer {
                 phase,
             } => {
                 self.deps.metrics.settled(verdict, reason);
+                let failure = failure.filter(|_| phase == Phase::Failed);
                 tracing::info!(
                     session = %lease.session, turn = %turn.turn, %verdict, reason = reason.map(|r| r.as_str()), %phase,
-                    "turn settled"
+                    failure = failure.map(FailureReason::as_str), cause = ?ending.cause, "turn settled"
                 );
-                if phase == Phase::Failed {
-                    tracing::info!(session = %lease.session, turn = %turn.turn, cause = ?ending.cause, "session failed");
-                }
             }
             Settled::Already(_) | Settled::WrongGeneration | Settled::Stale | Settled::NotFound => {
                 tracing::debug!(session = %lease.session, turn = %turn.turn, ?settled, "the turn was settled elsewhere");

@@ -370,10 +370,13 @@ impl World {
             state: TurnState::Succeeded,
             dropped: None,
         };
+        self.db
+            .record_turn_end(session, generation, &end)
+            .await
+            .unwrap();
         let settle = Settle {
             turn,
             generation,
-            turn_end: Some(&end),
             cause: Cause::DriverEnded,
             legacy: None,
             sandbox,

@@ -2,7 +2,7 @@
 
 use bex_proto::Generation;
 use bex_proto::launch::pod_of;
-use bex_proto::session::{Phase, Verdict};
+use bex_proto::session::{FailureReason, Phase, Verdict};
 
 use super::DispatchClaim;
 use crate::error::StoreError;
@@ -314,7 +314,7 @@ impl Db {
     pub async fn provisioning_failed(
         &self,
         claim: &DispatchClaim,
-        failure: &str,
+        failure: FailureReason,
     ) -> Result<Step, StoreError> {
         let mut conn = self.conn().await?;
         let tx = conn.begin().await?;
@@ -339,7 +339,7 @@ impl Db {
             "UPDATE sessions SET phase = CASE phase WHEN 'canceling' THEN 'canceled' ELSE 'failed' END,
                     canceled_at = CASE phase WHEN 'canceling' THEN now() END,
                     failure_reason = $2, updated_at = now() WHERE id = $1",
-            &[text(&session), text(&failure)],
+            &[text(&session), text(&failure.as_str())],
         )
         .await?;
         tx.drop_dispatch(claim).await?;

@@ -47,7 +47,8 @@ async fn a_stale_fence_changes_nothing() {
     let new = store.lease(&session).await;
     assert!(new.fence > old.fence);
     let end = end_of(0);
-    let request = settle(T1, Some(&end), Cause::DriverEnded, SandboxAfter::Idle);
+    store.db.record_turn_end(&session, G1, &end).await.unwrap();
+    let request = settle(T1, Cause::DriverEnded, SandboxAfter::Idle);
     assert_eq!(
         store.db.settle(&old, &request).await.unwrap(),
         Settled::Stale

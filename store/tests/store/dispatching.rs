@@ -1,6 +1,6 @@
 //! The outbox and the dispatcher's steps.
 
-use bex_proto::session::{Phase, TruncationReason, Verdict};
+use bex_proto::session::{FailureReason, Phase, TruncationReason, Verdict};
 use bex_proto::{Generation, TurnNo};
 use bex_store::dispatch::{BeginDelivery, BeginGeneration, Delivery, Step};
 use bex_store::sandboxes::SandboxState;
@@ -50,7 +50,11 @@ async fn a_claimed_turn_is_nobody_elses_until_the_lease_ends() {
         Step::Stale
     );
     assert_eq!(
-        store.db.provisioning_failed(&first, "x").await.unwrap(),
+        store
+            .db
+            .provisioning_failed(&first, FailureReason::ProvisioningFailed)
+            .await
+            .unwrap(),
         Step::Stale
     );
     assert!(!store.db.renew_dispatch(&first).await.unwrap());
@@ -153,7 +157,11 @@ async fn a_generation_is_raised_only_before_delivery_begins() {
         BeginDelivery::Again
     );
     assert_eq!(
-        store.db.provisioning_failed(&claim, "x").await.unwrap(),
+        store
+            .db
+            .provisioning_failed(&claim, FailureReason::ProvisioningFailed)
+            .await
+            .unwrap(),
         Step::Moved
     );
     assert_eq!(
@@ -205,7 +213,7 @@ async fn failed_provisioning_settles_the_turn_and_the_session_together() {
     assert_eq!(
         store
             .db
-            .provisioning_failed(&claim, "image_pull")
+            .provisioning_failed(&claim, FailureReason::SandboxImpossible)
             .await
             .unwrap(),
         Step::Done
@@ -213,7 +221,7 @@ async fn failed_provisioning_settles_the_turn_and_the_session_together() {
     let row = store.db.session(&session).await.unwrap().unwrap();
     assert_eq!(
         (row.phase, row.failure_reason.as_deref()),
-        (Phase::Failed, Some("image_pull"))
+        (Phase::Failed, Some("sandbox_impossible"))
     );
     let turn = store.db.turn(&session, T1).await.unwrap().unwrap();
     assert_eq!(
@@ -248,7 +256,6 @@ async fn a_canceled_session_is_not_dispatched() {
     let lease = store.lease(&session).await;
     let mut end = settle(
         TurnNo(1),
-        None,
         bex_store::settle::Cause::Canceled,
         bex_store::settle::SandboxAfter::Gone,
     );

@@ -282,7 +282,11 @@ impl<'a> World<'a> {
         let Some(lease) = self.lease().await else {
             return;
         };
-        let request = settle(T1, Some(&self.end), Cause::DriverEnded, SandboxAfter::Idle);
+        let db = &self.store.db;
+        db.record_turn_end(&self.session, G1, &self.end)
+            .await
+            .unwrap();
+        let request = settle(T1, Cause::DriverEnded, SandboxAfter::Idle);
         let settled = self.store.db.settle(&lease, &request).await.unwrap();
         match settled {
             Settled::Now {

@@ -171,10 +171,7 @@ async fn a_turn_goes_to_the_idle_driver_or_to_a_fresh_sandbox() {
     let lease = store.lease(&session).await;
     store
         .db
-        .settle(
-            &lease,
-            &settle(TurnNo(2), None, Cause::Lost, SandboxAfter::Gone),
-        )
+        .settle(&lease, &settle(TurnNo(2), Cause::Lost, SandboxAfter::Gone))
         .await
         .unwrap();
     store
@@ -313,10 +310,7 @@ async fn cancel_moves_only_what_is_active() {
     let lease = store.lease(&session).await;
     let settled = store
         .db
-        .settle(
-            &lease,
-            &settle(T1, None, Cause::Lost, SandboxAfter::Stopping),
-        )
+        .settle(&lease, &settle(T1, Cause::Lost, SandboxAfter::Stopping))
         .await
         .unwrap();
     assert!(matches!(

@@ -218,7 +218,7 @@ async fn another_generation_cannot_settle_the_turn() {
     let store = Store::new().await;
     let session = store.running().await;
     let lease = store.lease(&session).await;
-    let mut request = settle(T1, None, Cause::Lost, SandboxAfter::Gone);
+    let mut request = settle(T1, Cause::Lost, SandboxAfter::Gone);
     request.generation = Generation(2);
     assert_eq!(
         store.db.settle(&lease, &request).await.unwrap(),
@@ -246,7 +246,7 @@ async fn an_older_driver_is_believed_only_when_everything_fits() {
         let session = store.running().await;
         store.append(&session, &parts(indexes)).await;
         let lease = store.lease(&session).await;
-        let mut request = settle(T1, None, Cause::DriverEnded, SandboxAfter::Stopping);
+        let mut request = settle(T1, Cause::DriverEnded, SandboxAfter::Stopping);
         request.legacy = Some(Legacy {
             state: TurnState::Succeeded,
             parts: 2,

@@ -146,9 +146,12 @@ impl Store {
         } else {
             Cause::Lost
         };
+        if let Some(end) = end {
+            self.db.record_turn_end(session, G1, end).await.unwrap();
+        }
         let settled = self
             .db
-            .settle(&lease, &settle(T1, end, cause, sandbox))
+            .settle(&lease, &settle(T1, cause, sandbox))
             .await
             .unwrap();
         assert!(
@@ -169,16 +172,10 @@ impl Store {
     }
 }
 
-pub fn settle<'a>(
-    turn: TurnNo,
-    turn_end: Option<&'a TurnEnd>,
-    cause: Cause,
-    sandbox: SandboxAfter,
-) -> Settle<'a> {
+pub fn settle(turn: TurnNo, cause: Cause, sandbox: SandboxAfter) -> Settle {
     Settle {
         turn,
         generation: G1,
-        turn_end,
         cause,
         legacy: None,
         sandbox,

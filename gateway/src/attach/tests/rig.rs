@@ -235,10 +235,15 @@ impl Rig {
             .into_iter()
             .find(|lease| lease.session == *session)
             .expect("a lease");
+        if let Some(end) = &end {
+            self.db
+                .record_turn_end(session, Generation(generation), end)
+                .await
+                .expect("recorded");
+        }
         let settle = Settle {
             turn: TurnNo(turn),
             generation: Generation(generation),
-            turn_end: end.as_ref(),
             cause: if end.is_some() {
                 Cause::DriverEnded
             } else {
