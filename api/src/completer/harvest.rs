@@ -7,6 +7,7 @@ use bex_store::transcript::{Append, AppendError, AppendOutcome, HarvestStep, Mar
 use bex_store::{Db, StoreError};
 use bytes::Bytes;
 use jiff::Timestamp;
+use tokio::task::JoinError;
 
 use super::decide::{Driver, Log};
 use super::log::{Batch, Expected, Form, LogReader};
@@ -55,6 +56,9 @@ pub enum HarvestFault {
     /// The store refused a batch, and will refuse it again.
     #[error("the store refuses a batch of the log")]
     Refused(#[source] AppendError),
+    /// The parser did not come back: the process ends, or it has a fault.
+    #[error("the log was not parsed")]
+    Parser(#[source] JoinError),
     /// The turn is settled, another generation speaks it, or another harvest is ahead.
     #[error("the turn moved meanwhile")]
     Moved,
@@ -262,14 +266,11 @@ impl Source<'_> {
         let Expected { generation, .. } = self.expected;
         let session = &self.target.session;
         let reader = LogReader::new(self.expected, log, bytes);
-        let (mut reader, mut next) = parse_on(reader).await;
+        let (mut reader, mut next) = parse_on(reader).await?;
         while let Some(batch) = next {
             // the next batch is parsed while this one is stored
-            let parsed;
-            (parsed, ()) = tokio::try_join!(
-                async { Ok(parse_on(reader).await) },
-                self.append(at, log, &batch, harvest)
-            )?;
+            let (parsed, ()) =
+                tokio::try_join!(parse_on(reader), self.append(at, log, &batch, harvest))?;
             at.offset = batch.to;
             (reader, next) = parsed;
         }
@@ -287,11 +288,45 @@ impl Source<'_> {
 }
 
 /// The next batch, parsed where it holds up no other task.
-async fn parse_on(mut reader: LogReader) -> (LogReader, Option<Batch>) {
+async fn parse_on(mut reader: LogReader) -> Result<(LogReader, Option<Batch>), HarvestFault> {
     tokio::task::spawn_blocking(move || {
         let batch = reader.next_batch();
         (reader, batch)
     })
     .await
-    .expect("parsing does not panic, and the runtime outlives its loops")
+    .map_err(HarvestFault::Parser)
+}
+
+#[cfg(test)]
+mod tests {
+    use bex_proto::exec::WindowEnding;
+    use bex_proto::{Generation, TurnNo};
+    use futures::executor::block_on;
+
+    use super::*;
+
+    #[test]
+    fn a_runtime_that_ends_is_a_fault_and_no_panic() {
+        let expected = Expected {
+            turn: TurnNo(1),
+            generation: Generation(1),
+            form: Form::Current,
+        };
+        let window = LogWindow {
+            generation: Some(Generation(1)),
+            log_id: "log".into(),
+            offset: 0,
+            length: 0,
+            size: 0,
+            sha256: String::new(),
+            ending: WindowEnding::Line,
+        };
+        let reader = LogReader::new(expected, &window, Bytes::new());
+        let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+        let handle = runtime.handle().clone();
+        runtime.shutdown_background();
+        let _entered = handle.enter();
+        let parsed = block_on(parse_on(reader));
+        assert!(matches!(parsed, Err(HarvestFault::Parser(cause)) if cause.is_cancelled()));
+    }
 }

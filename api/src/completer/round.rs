@@ -29,6 +29,8 @@ pub(super) enum RoundFault {
     Store(#[from] StoreError),
     #[error("the store refuses the log")]
     Refused(#[source] bex_store::transcript::AppendError),
+    #[error("the log was not parsed")]
+    Parser(#[source] tokio::task::JoinError),
 }
 
 /// A turn under work.

@@ -70,6 +70,7 @@ impl Completer {
             }
             Err(HarvestFault::Moved) => Ok((None, None)),
             Err(HarvestFault::Store(error)) => Err(error.into()),
+            Err(HarvestFault::Parser(error)) => Err(RoundFault::Parser(error)),
             Err(HarvestFault::Refused(error)) if work.lease.failures < REFUSED_ROUNDS => {
                 Err(RoundFault::Refused(error))
             }

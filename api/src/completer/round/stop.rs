@@ -52,6 +52,7 @@ impl Completer {
                     }
                     Err(HarvestFault::Moved) => return Ok(Duration::ZERO),
                     Err(HarvestFault::Store(error)) => return Err(error.into()),
+                    Err(HarvestFault::Parser(error)) => return Err(RoundFault::Parser(error)),
                     Err(HarvestFault::Exec(_)) if cause == Cause::Canceled => {
                         return Ok(self.delay(Again::Unclear, Duration::ZERO));
                     }
