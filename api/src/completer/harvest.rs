@@ -3,14 +3,14 @@
 
 use bex_proto::driver::{DriverState, Status, TurnState};
 use bex_proto::exec::LogWindow;
-use bex_store::transcript::{Append, AppendError, AppendOutcome, HarvestStep, Marks};
+use bex_store::transcript::{Append, AppendError, AppendOutcome, HarvestStep};
 use bex_store::{Db, StoreError};
 use bytes::Bytes;
 use jiff::Timestamp;
 use tokio::task::JoinError;
 
 use super::decide::{Driver, Log};
-use super::log::{Batch, Expected, Form, LogReader};
+use super::log::{Batch, Expected, Form, LogEnd, LogReader};
 use crate::exec_client::{ExecFailure, ExecTarget, SandboxRpc, read_window};
 
 /// Windows of one harvest. A whole turn log is one; what is left is read in the next round.
@@ -225,11 +225,7 @@ impl Source<'_> {
             turn,
             generation,
             parts: &batch.parts,
-            marks: if batch.unstorable {
-                Marks::Unstorable
-            } else {
-                Marks::Clean
-            },
+            marks: batch.marks,
             harvest: (at.tracking == Tracking::Recorded).then_some(step),
         };
         match self.db.append(append).await {
@@ -274,16 +270,16 @@ impl Source<'_> {
             at.offset = batch.to;
             (reader, next) = parsed;
         }
-        let findings = reader.findings();
-        if findings.foreign {
-            return Ok(Log::Foreign);
-        }
-        if let Some(end) = &findings.turn_end {
-            // refused when one is known already: the first stands
-            self.db.record_turn_end(session, generation, end).await?;
-            return Ok(Log::Ended);
-        }
-        Ok(if findings.torn { Log::Torn } else { Log::More })
+        Ok(match reader.end() {
+            Some(LogEnd::TurnEnd(end)) => {
+                // refused when one is known already: the first stands
+                self.db.record_turn_end(session, generation, end).await?;
+                Log::Ended
+            }
+            Some(LogEnd::Foreign) => Log::Foreign,
+            Some(LogEnd::Torn) => Log::Torn,
+            Some(LogEnd::WindowEnd) | None => Log::More,
+        })
     }
 }
 

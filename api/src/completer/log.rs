@@ -11,6 +11,7 @@ use bex_proto::driver::{LogRecord, TurnEnd};
 use bex_proto::exec::{LogWindow, WindowEnding};
 use bex_proto::transcript::Part;
 use bex_proto::{Generation, TurnNo, limits};
+use bex_store::transcript::Marks;
 use bytes::Bytes;
 
 use line::Line;
@@ -40,23 +41,25 @@ pub enum Form {
 pub struct Batch {
     /// At most [`limits::HARVEST_BATCH_PARTS`] and, unless it is one part, [`limits::HARVEST_BATCH_BYTES`].
     pub parts: Vec<Part>,
-    /// Something between the two offsets could not be stored as it was.
-    pub unstorable: bool,
+    /// Whether something between the two offsets could not be stored as it was.
+    pub marks: Marks,
     /// The log offset of the batch's first byte.
     pub from: u64,
     /// The log offset behind its last byte.
     pub to: u64,
 }
 
-/// What stood in the window beside parts.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Findings {
-    /// The turn's last record.
-    pub turn_end: Option<TurnEnd>,
+/// Why reading ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LogEnd {
+    /// The window is read; the log may go on behind it.
+    WindowEnd,
+    /// This is the turn's last record.
+    TurnEnd(TurnEnd),
+    /// The log ends in the middle of a line that nobody will finish.
+    Torn,
     /// The log is another turn's or another generation's: nothing of it may be used.
-    pub foreign: bool,
-    /// It ends in the middle of a line that nobody will finish.
-    pub torn: bool,
+    Foreign,
 }
 
 /// Reads one window, batch by batch.
@@ -70,8 +73,7 @@ pub struct LogReader {
     /// Bytes of the window already read.
     at: usize,
     skipped: u64,
-    findings: Findings,
-    done: bool,
+    end: Option<LogEnd>,
 }
 
 impl LogReader {
@@ -92,28 +94,24 @@ impl LogReader {
             } else {
                 0
             },
-            findings: Findings {
-                foreign,
-                ..Findings::default()
-            },
-            done: foreign,
+            end: foreign.then_some(LogEnd::Foreign),
         }
     }
 
-    /// What was found so far; whole once [`LogReader::next_batch`] answered `None`.
-    pub fn findings(&self) -> &Findings {
-        &self.findings
+    /// Why there is no more to read; `None` until it is known, which it is once [`LogReader::next_batch`] answered `None`.
+    pub fn end(&self) -> Option<&LogEnd> {
+        self.end.as_ref()
     }
 
     /// The next batch. `None` at the end of the window, at the turn-end, or when the log is not the expected one.
     pub fn next_batch(&mut self) -> Option<Batch> {
-        if self.skipped > 0 && !self.done {
+        if self.skipped > 0 && self.end.is_none() {
             // a line longer than a window: stepped over by offset
-            self.done = true;
+            self.end = Some(LogEnd::WindowEnd);
             let to = self.base + self.skipped;
             return Some(Batch {
                 parts: Vec::new(),
-                unstorable: true,
+                marks: Marks::Unstorable,
                 from: self.base,
                 to,
             });
@@ -121,21 +119,25 @@ impl LogReader {
         let from = self.offset();
         let mut batch = Batch {
             parts: Vec::new(),
-            unstorable: false,
+            marks: Marks::Clean,
             from,
             to: from,
         };
         let mut room = limits::HARVEST_BATCH_BYTES;
-        while !self.done && batch.parts.len() < limits::HARVEST_BATCH_PARTS {
+        while self.end.is_none() && batch.parts.len() < limits::HARVEST_BATCH_PARTS {
             let Some((text, next)) = self.peek() else {
+                self.end = Some(LogEnd::WindowEnd);
                 break;
             };
             let unterminated =
                 next == self.bytes.len() && self.ending == WindowEnding::Unterminated;
             if unterminated && LogRecord::parse(&text).is_none() {
                 // left unread: a driver that starts again may still finish the log behind it
-                self.findings.torn = !text.trim_ascii().is_empty();
-                self.done = true;
+                self.end = Some(if text.trim_ascii().is_empty() {
+                    LogEnd::WindowEnd
+                } else {
+                    LogEnd::Torn
+                });
                 break;
             }
             match line::read(&self.expected, &text) {
@@ -144,21 +146,21 @@ impl LogReader {
                         break;
                     }
                     room = room.saturating_sub(part.bytes.len());
-                    batch.unstorable |= line::is_stand_in(&part);
+                    if line::is_stand_in(&part) {
+                        batch.marks = Marks::Unstorable;
+                    }
                     batch.parts.push(part);
                 }
                 Line::Nothing => {}
                 Line::TurnEnd(end) => {
-                    self.findings.turn_end = Some(end);
-                    self.done = true;
+                    self.end = Some(LogEnd::TurnEnd(end));
                     break;
                 }
                 Line::Foreign => {
-                    self.findings.foreign = true;
-                    self.done = true;
+                    self.end = Some(LogEnd::Foreign);
                     return None;
                 }
-                Line::Garbage => batch.unstorable = true,
+                Line::Garbage => batch.marks = Marks::Unstorable,
             }
             self.at = next;
             batch.to = self.offset();

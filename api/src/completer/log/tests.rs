@@ -49,7 +49,7 @@ struct Read {
     parts: Vec<Part>,
     unstorable: bool,
     to: u64,
-    findings: Findings,
+    end: Option<LogEnd>,
     batches: usize,
 }
 
@@ -74,7 +74,7 @@ fn read_as(expected: Expected, log: &[u8], offset: u64, ending: WindowEnding) ->
         parts: Vec::new(),
         unstorable: false,
         to: offset,
-        findings: Findings::default(),
+        end: None,
         batches: 0,
     };
     while let Some(batch) = reader.next_batch() {
@@ -83,11 +83,11 @@ fn read_as(expected: Expected, log: &[u8], offset: u64, ending: WindowEnding) ->
         let bytes: usize = batch.parts.iter().map(|p| p.bytes.len()).sum();
         assert!(bytes <= limits::HARVEST_BATCH_BYTES);
         read.to = batch.to;
-        read.unstorable |= batch.unstorable;
+        read.unstorable |= batch.marks == Marks::Unstorable;
         read.parts.extend(batch.parts);
         read.batches += 1;
     }
-    read.findings = reader.findings().clone();
+    read.end = reader.end().cloned();
     read
 }
 
@@ -113,13 +113,7 @@ fn a_plain_log_gives_its_parts_byte_for_byte_and_stops_before_its_end() {
         assert_eq!(part.bytes, delta(n as u32));
         assert_eq!((part.id.turn, part.spoken_at), (TurnNo(2), Some(at())));
     }
-    assert_eq!(
-        read.findings,
-        Findings {
-            turn_end: Some(turn_end(5)),
-            ..Findings::default()
-        }
-    );
+    assert_eq!(read.end, Some(LogEnd::TurnEnd(turn_end(5))));
     assert_eq!((read.to, read.unstorable), (before_end, false));
 }
 
@@ -189,7 +183,7 @@ fn odd_but_harmless_lines_change_nothing() {
     let read = read(&log);
     assert_eq!(ids(&read), [0, 1]);
     assert_eq!(read.parts[0].bytes, delta(0));
-    assert!(!read.unstorable && read.findings.turn_end.is_some());
+    assert!(!read.unstorable && matches!(read.end, Some(LogEnd::TurnEnd(_))));
 }
 
 #[test]
@@ -203,8 +197,8 @@ fn holes_repeats_and_a_dropped_record_come_as_they_are() {
     assert_eq!(ids(&read), [0, 3, 3, 1]);
     assert!(!read.unstorable);
     assert_eq!(
-        (read.findings, read.to),
-        (Findings::default(), log.len() as u64)
+        (read.end, read.to),
+        (Some(LogEnd::WindowEnd), log.len() as u64)
     );
 }
 
@@ -240,7 +234,7 @@ fn another_turns_or_generations_log_gives_nothing() {
         let mut log = first.into_bytes();
         log.extend(record(2, 0, &delta(0)));
         let read = read(&log);
-        assert!(read.findings.foreign && read.parts.is_empty() && read.batches == 0);
+        assert!(read.end == Some(LogEnd::Foreign) && read.parts.is_empty() && read.batches == 0);
     }
     let window = LogWindow {
         generation: Some(Generation(9)),
@@ -251,29 +245,19 @@ fn another_turns_or_generations_log_gives_nothing() {
         sha256: sha256_hex(b""),
         ending: WindowEnding::Line,
     };
-    assert!(
-        LogReader::new(EXPECTED, &window, Bytes::new())
-            .findings()
-            .foreign
-    );
+    let foreign = LogReader::new(EXPECTED, &window, Bytes::new());
+    assert_eq!(foreign.end(), Some(&LogEnd::Foreign));
     let ours = LogWindow {
         generation: Some(Generation(3)),
         ..window.clone()
     };
-    assert!(
-        !LogReader::new(EXPECTED, &ours, Bytes::new())
-            .findings()
-            .foreign
-    );
+    assert_eq!(LogReader::new(EXPECTED, &ours, Bytes::new()).end(), None);
     let legacy = Expected {
         form: Form::Legacy,
         ..EXPECTED
     };
-    assert!(
-        LogReader::new(legacy, &window, Bytes::new())
-            .findings()
-            .foreign
-    );
+    let foreign = LogReader::new(legacy, &window, Bytes::new());
+    assert_eq!(foreign.end(), Some(&LogEnd::Foreign));
 }
 
 #[test]
@@ -284,24 +268,21 @@ fn a_last_line_without_newline_is_read_when_whole_and_flagged_when_torn() {
     let end = turn_end_record(at(), &turn_end(1)).into_bytes();
     let unterminated = [&log[..], end.trim_ascii_end()].concat();
     let read = read_as(EXPECTED, &unterminated, 0, WindowEnding::Unterminated);
-    assert_eq!(
-        (read.findings.turn_end, read.findings.torn),
-        (Some(turn_end(1)), false)
-    );
+    assert_eq!(read.end, Some(LogEnd::TurnEnd(turn_end(1))));
 
     let part = record(2, 1, &delta(1));
     let whole = [&log[..], part.trim_ascii_end()].concat();
     let read = read_as(EXPECTED, &whole, 0, WindowEnding::Unterminated);
     assert_eq!(
-        (ids(&read), read.findings.torn, read.to),
-        (vec![0, 1], false, whole.len() as u64)
+        (ids(&read), read.end, read.to),
+        (vec![0, 1], Some(LogEnd::WindowEnd), whole.len() as u64)
     );
 
     let torn = [&log[..], &part[..part.len() - 9]].concat();
     let read = read_as(EXPECTED, &torn, 0, WindowEnding::Unterminated);
     assert_eq!(
-        (ids(&read), read.findings.torn, read.to),
-        (vec![0], true, whole_lines)
+        (ids(&read), read.end, read.to),
+        (vec![0], Some(LogEnd::Torn), whole_lines)
     );
 }
 
