@@ -102,14 +102,7 @@ impl Completer {
             }
         }
         self.teardown(lease).await?;
-        if next.is_zero() {
-            Ok(RoundEnd {
-                next,
-                round: Round::Done,
-            })
-        } else {
-            done(next)
-        }
+        done(next)
     }
 
     /// Works on the open turn; answers when to look again.
