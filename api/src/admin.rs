@@ -8,6 +8,7 @@ use axum::Router;
 use axum::extract::State;
 use axum::response::IntoResponse;
 use axum::routing::get;
+use bex_proto::Chain;
 use bex_store::Db;
 use http::{StatusCode, header};
 
@@ -55,7 +56,9 @@ async fn ready(State(admin): State<Arc<Admin>>) -> (StatusCode, &'static str) {
     }
     match tokio::time::timeout(READY_TIMEOUT, admin.db.ping()).await {
         Ok(Ok(())) => return (StatusCode::OK, "ready\n"),
-        Ok(Err(error)) => tracing::warn!(%error, "not ready: the store does not answer"),
+        Ok(Err(error)) => {
+            tracing::warn!(error = %Chain(&error), "not ready: the store does not answer")
+        }
         Err(_) => tracing::warn!("not ready: the store does not answer in time"),
     }
     (

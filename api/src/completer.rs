@@ -19,6 +19,7 @@ mod teardown;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bex_proto::Chain;
 use bex_proto::limits;
 use bex_store::Db;
 use bex_store::leases::{Lease, Round};
@@ -133,7 +134,7 @@ impl Completer {
                 };
                 if let Err(error) = self.deps.db.make_due(&session).await {
                     // a lost wake costs a tick
-                    tracing::debug!(%session, %error, "a wake was lost");
+                    tracing::debug!(%session, error = %Chain(&error), "a wake was lost");
                 }
                 true
             }
@@ -166,7 +167,7 @@ impl Completer {
             }
             Err(error) => {
                 self.deps.metrics.ticked(TickResult::Error);
-                tracing::warn!(%error, "no sessions could be claimed");
+                tracing::warn!(error = %Chain(&error), "no sessions could be claimed");
             }
         }
     }
@@ -182,7 +183,7 @@ impl Completer {
         let (end, result) = match round.await {
             Ok(Some(Ok(end))) => (Some(end), RoundResult::Done),
             Ok(Some(Err(error))) => {
-                tracing::warn!(session = %lease.session, failures = lease.failures, error = %error, "a completer round failed");
+                tracing::warn!(session = %lease.session, failures = lease.failures, error = %Chain(&error), "a completer round failed");
                 (Some(self.backoff(&lease)), RoundResult::Failed)
             }
             // somebody else holds the session now
@@ -201,7 +202,7 @@ impl Completer {
             .release_lease(&lease, end.next, end.round)
             .await
         {
-            tracing::debug!(session = %lease.session, %error, "a lease is left to run out");
+            tracing::debug!(session = %lease.session, error = %Chain(&error), "a lease is left to run out");
         }
     }
 

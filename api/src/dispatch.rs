@@ -14,6 +14,7 @@ mod plan;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bex_proto::Chain;
 use bex_proto::session::FailureReason;
 use bex_proto::ticket::KeyRing;
 use bex_store::Db;
@@ -76,24 +77,28 @@ pub struct Dispatcher {
 }
 
 /// What becomes of a claim.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Outcome {
     /// The turn is with its driver, or with the Completer.
     Delivered(Delivery),
     /// Again after a while.
     Retry(Duration),
     /// No sandbox can be made for it, and the session fails.
-    Failed(FailureReason),
+    Failed {
+        reason: FailureReason,
+        /// The last failure with its causes, for the log.
+        why: Option<String>,
+    },
     /// Somebody else moved the turn or holds it.
     Left,
 }
 
 impl Outcome {
-    fn result(self) -> DispatchResult {
+    fn result(&self) -> DispatchResult {
         match self {
             Self::Delivered(_) => DispatchResult::Delivered,
             Self::Retry(_) => DispatchResult::Retried,
-            Self::Failed(_) => DispatchResult::Failed,
+            Self::Failed { .. } => DispatchResult::Failed,
             Self::Left => DispatchResult::Left,
         }
     }
@@ -146,7 +151,7 @@ impl Dispatcher {
                     return false;
                 };
                 if let Err(error) = self.deps.db.make_dispatch_due(&session).await {
-                    tracing::debug!(%session, %error, "a wake was lost");
+                    tracing::debug!(%session, error = %Chain(&error), "a wake was lost");
                 }
                 true
             }
@@ -171,7 +176,9 @@ impl Dispatcher {
                     dispatches.spawn(Arc::clone(self).work(claim));
                 }
             }
-            Err(error) => tracing::warn!(%error, "no turns could be claimed for dispatch"),
+            Err(error) => {
+                tracing::warn!(error = %Chain(&error), "no turns could be claimed for dispatch")
+            }
         }
     }
 
@@ -181,24 +188,24 @@ impl Dispatcher {
             Box::pin(async { self.deps.db.renew_dispatch(&claim).await.unwrap_or(true) })
         };
         let ended = match kept(renew, Box::pin(self.dispatch(&claim))).await {
-            Some(Ok(outcome)) => self
-                .conclude(&claim, outcome)
-                .await
-                .map(|()| outcome.result()),
+            Some(Ok(outcome)) => {
+                let result = outcome.result();
+                self.conclude(&claim, outcome).await.map(|()| result)
+            }
             Some(Err(error)) => Err(error),
             None => Ok(DispatchResult::Left),
         };
         let result = *ended.as_ref().unwrap_or(&DispatchResult::Error);
         self.deps.metrics.ended(result);
         if let Err(error) = ended {
-            tracing::warn!(session = %claim.session, turn = %claim.turn, %error, "a dispatch failed");
+            tracing::warn!(session = %claim.session, turn = %claim.turn, error = %Chain(&error), "a dispatch failed");
             if let Err(error) = self
                 .deps
                 .db
                 .retry_dispatch(&claim, backoff(claim.attempts))
                 .await
             {
-                tracing::debug!(session = %claim.session, %error, "a claim is left to run out");
+                tracing::debug!(session = %claim.session, error = %Chain(&error), "a claim is left to run out");
             }
         }
     }
@@ -210,8 +217,8 @@ impl Dispatcher {
                 tracing::info!(%session, %turn, ?delivery, "turn delivered");
                 self.deps.db.delivered(claim, delivery).await?
             }
-            Outcome::Failed(reason) => {
-                tracing::warn!(%session, %turn, code = reason.as_str(), attempts = claim.attempts, "no sandbox could be made");
+            Outcome::Failed { reason, why } => {
+                tracing::warn!(%session, %turn, code = reason.as_str(), attempts = claim.attempts, error = why, "no sandbox could be made");
                 self.deps.db.provisioning_failed(claim, reason).await?
             }
             Outcome::Retry(delay) => {

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use bex_proto::Chain;
 use bex_proto::ticket::KeyRing;
 use bex_store::{Db, StoreError};
 use tokio::time::{MissedTickBehavior, interval};
@@ -18,7 +19,7 @@ pub async fn run(db: Db, driver_keys: KeyRing, cancel: CancellationToken) {
     while cancel.run_until_cancelled(every.tick()).await.is_some() {
         let swept = cancel.run_until_cancelled(sweep(&db, &driver_keys)).await;
         if let Some(Err(error)) = swept {
-            tracing::warn!(%error, "housekeeping failed");
+            tracing::warn!(error = %Chain(&error), "housekeeping failed");
         }
     }
 }

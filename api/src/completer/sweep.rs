@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use bex_proto::Chain;
 use bex_proto::{Generation, SessionId};
 use bex_store::StoreError;
 use bex_store::sandboxes::SandboxState;
@@ -43,7 +44,7 @@ pub(super) async fn run(deps: CompleterDeps, cancel: CancellationToken) {
             sweep.rows(&deps).await
         };
         if let Some(Err(error)) = cancel.run_until_cancelled(swept).await {
-            tracing::warn!(%error, "the orphan sweep failed");
+            tracing::warn!(error = %Chain(&error), "the orphan sweep failed");
         }
     }
 }
@@ -54,7 +55,7 @@ impl Sweep {
         let found = match deps.lifecycle.list().await {
             Ok(found) => found,
             Err(error) => {
-                tracing::warn!(%error, "sandboxes could not be listed");
+                tracing::warn!(error = %Chain(&error), "sandboxes could not be listed");
                 return Ok(());
             }
         };
@@ -75,7 +76,7 @@ impl Sweep {
                     tracing::warn!(session = %life.0, generation = %life.1, "removed a sandbox that no row names");
                 }
                 Ok(Err(error)) => {
-                    tracing::warn!(session = %life.0, generation = %life.1, %error, "an orphan could not be removed");
+                    tracing::warn!(session = %life.0, generation = %life.1, error = %Chain(&error), "an orphan could not be removed");
                     suspects.insert(life);
                 }
                 Err(_) => {

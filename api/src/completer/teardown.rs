@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use bex_proto::Chain;
 use bex_proto::limits;
 use bex_proto::session::Phase;
 use bex_store::StoreError;
@@ -78,7 +79,7 @@ impl Completer {
                 return Ok(());
             }
             Ok(Err(error)) => {
-                tracing::warn!(%session, %generation, attempts = sandbox.teardown_attempts, %error, "a sandbox could not be removed");
+                tracing::warn!(%session, %generation, attempts = sandbox.teardown_attempts, error = %Chain(&error), "a sandbox could not be removed");
             }
             Err(_) => {
                 tracing::warn!(%session, %generation, attempts = sandbox.teardown_attempts, "removing a sandbox took too long");

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bex_proto::Chain;
 use bex_proto::Generation;
 use bex_proto::driver::DriverKey;
 use bex_proto::launch::{CONTAINER, LegacyTurn, namespace_of};
@@ -80,14 +81,16 @@ impl Dispatcher {
 
     /// A new life for the turn: it must not have begun under another.
     async fn fresh(&self, work: &Work<'_>) -> Result<Outcome, StoreError> {
-        if let failed @ Outcome::Failed(_) = self.unless_too_late(work, Outcome::Left).await? {
+        if let failed @ Outcome::Failed { .. } = self.unless_too_late(work, Outcome::Left).await? {
             return Ok(failed);
         }
         let plan = match self.deps.plans.plan(&work.session.agent) {
             Ok(plan) => plan,
             Err(fault) => {
-                tracing::warn!(session = %work.claim.session, turn = %work.claim.turn, error = %fault, "the agent can not be run");
-                return Ok(Outcome::Failed(fault.reason()));
+                return Ok(Outcome::Failed {
+                    reason: fault.reason(),
+                    why: Some(Chain(&fault).to_string()),
+                });
             }
         };
         let namespace = namespace_of(&work.session.workspace);
@@ -157,23 +160,7 @@ impl Dispatcher {
         .await;
         let made = match created.unwrap_or(Err(CreateError::NotListening)) {
             Ok(made) => made,
-            Err(error) => {
-                tracing::warn!(session = %claim.session, turn = %claim.turn, %generation, error = %error,
-                    cause = std::error::Error::source(&error).map(tracing::field::display), "a sandbox could not be made");
-                return match error {
-                    _ if legacy => Ok(Outcome::Delivered(Delivery::Unknown)),
-                    CreateError::Impossible(_) => {
-                        Ok(Outcome::Failed(FailureReason::SandboxImpossible))
-                    }
-                    CreateError::Refused { reason, again, .. } => {
-                        self.refused(work, reason, again).await
-                    }
-                    CreateError::Failed { .. } | CreateError::NotListening | CreateError::Ended => {
-                        self.unless_too_late(work, Outcome::Retry(backoff(claim.attempts)))
-                            .await
-                    }
-                };
-            }
+            Err(error) => return self.not_made(work, legacy, generation, &error).await,
         };
         match self
             .deps
@@ -191,6 +178,38 @@ impl Dispatcher {
             Some(sandbox) => self.deliver(work, &sandbox).await,
             None => Ok(Outcome::Left),
         }
+    }
+
+    /// What becomes of the turn now, and a log line unless it is the last attempt: the conclusion says why then.
+    async fn not_made(
+        &self,
+        work: &Work<'_>,
+        legacy: bool,
+        generation: Generation,
+        error: &CreateError,
+    ) -> Result<Outcome, StoreError> {
+        let outcome = match error {
+            _ if legacy => Outcome::Delivered(Delivery::Unknown),
+            CreateError::Impossible(_) => Outcome::Failed {
+                reason: FailureReason::SandboxImpossible,
+                why: None,
+            },
+            CreateError::Refused { reason, again, .. } => {
+                self.refused(work, *reason, *again).await?
+            }
+            CreateError::Failed { .. } | CreateError::NotListening | CreateError::Ended => {
+                self.unless_too_late(work, Outcome::Retry(backoff(work.claim.attempts)))
+                    .await?
+            }
+        };
+        let why = Chain(error);
+        if let Outcome::Failed { reason, .. } = outcome {
+            let why = Some(why.to_string());
+            return Ok(Outcome::Failed { reason, why });
+        }
+        let (session, turn) = (&work.claim.session, work.claim.turn);
+        tracing::warn!(%session, %turn, %generation, error = %why, "a sandbox could not be made");
+        Ok(outcome)
     }
 
     /// A refusal is told by its own reason when it is not tried again, the last attempt's too.
@@ -212,7 +231,7 @@ impl Dispatcher {
         Ok(match delay {
             Some(delay) if !too_late || work.claim.delivery_begun => Outcome::Retry(delay),
             _ if work.claim.delivery_begun => Outcome::Delivered(Delivery::Unknown),
-            _ => Outcome::Failed(reason),
+            _ => Outcome::Failed { reason, why: None },
         })
     }
 
@@ -226,7 +245,10 @@ impl Dispatcher {
         let too_late = age(now, Some(work.turn.created_at)) >= limits::PROVISION_TIMEOUT;
         Ok(
             if (too_late || work.claim.attempts > ATTEMPTS) && !work.claim.delivery_begun {
-                Outcome::Failed(FailureReason::ProvisioningFailed)
+                Outcome::Failed {
+                    reason: FailureReason::ProvisioningFailed,
+                    why: None,
+                }
             } else {
                 outcome
             },

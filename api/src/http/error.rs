@@ -1,6 +1,7 @@
 //! From refusals to RFC 9457 answers. The only place where a failure becomes a status.
 
 use axum::response::{IntoResponse, Response};
+use bex_proto::Chain;
 use bex_proto::problem::{self, Code, Problem};
 use bex_store::StoreError;
 use http::{HeaderValue, StatusCode, header};
@@ -60,12 +61,11 @@ impl From<Code> for ApiError {
 /// Store trouble is logged here, once; its text is not for callers.
 impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
-        let cause = std::error::Error::source(&error).map(ToString::to_string);
         if error.is_transient() {
-            tracing::warn!(%error, cause, "the store is not reachable");
+            tracing::warn!(error = %Chain(&error), "the store is not reachable");
             Self::from(Code::Unavailable).retry_after(1)
         } else {
-            tracing::error!(%error, cause, "the store failed");
+            tracing::error!(error = %Chain(&error), "the store failed");
             Self::from(Code::Internal)
         }
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use bex_proto::Chain;
 use bex_proto::problem::Code;
 use bex_proto::{WorkspaceId, limits};
 use bex_store::audit::AuditEvent;
@@ -74,7 +75,7 @@ pub async fn create(
         detail: None,
     };
     if let Err(error) = api.db.audit_event(&event).await {
-        tracing::error!(%error, workspace = %workspace, "an audit event was not recorded");
+        tracing::error!(error = %Chain(&error), workspace = %workspace, "an audit event was not recorded");
     }
     Ok((StatusCode::CREATED, Json(asked)).into_response())
 }

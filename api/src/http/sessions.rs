@@ -8,6 +8,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use bex_proto::Chain;
 use bex_proto::problem::Code;
 use bex_proto::session::Phase;
 use bex_proto::{TurnNo, WorkspaceId, limits};
@@ -145,7 +146,7 @@ impl Api {
             detail: None,
         };
         if let Err(error) = self.db.audit_event(&event).await {
-            tracing::error!(%error, action, session = %row.id, "an audit event was not recorded");
+            tracing::error!(error = %Chain(&error), action, session = %row.id, "an audit event was not recorded");
         }
     }
 }

@@ -15,6 +15,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bex_proto::Chain;
 use bex_proto::ids::random_id;
 use bex_proto::launch::{
     CONTAINER, DRIVER_DIR, Isolation, LAUNCH_FILE, LISTENING_FILE, Launch, Listening, LocalSandbox,
@@ -221,7 +222,7 @@ impl Lifecycle for LocalLifecycle {
             Ok(true) => Look::Running,
             Ok(false) => Look::Gone,
             Err(e) => {
-                tracing::warn!(session = %sandbox.session, generation = %sandbox.generation, error = %e, "the sandbox can not be looked at");
+                tracing::warn!(session = %sandbox.session, generation = %sandbox.generation, error = %Chain(&e), "the sandbox can not be looked at");
                 Look::Unknown
             }
         }

@@ -6,6 +6,7 @@ mod dispatching;
 mod endings;
 mod exec;
 mod local;
+mod logs;
 mod metrics;
 mod sharing;
 mod support;

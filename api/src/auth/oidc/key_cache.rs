@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bex_proto::Chain;
 use futures::FutureExt;
 use jsonwebtoken::Algorithm;
 use tokio::sync::{Notify, Semaphore, watch};
@@ -196,8 +197,7 @@ impl Refresher {
             Err(error) => {
                 // once, when it begins: the metric counts on
                 if !failed_before {
-                    let cause = std::error::Error::source(&error).map(ToString::to_string);
-                    tracing::warn!(%error, cause, "the issuer's keys can not be read");
+                    tracing::warn!(error = %Chain(&error), "the issuer's keys can not be read");
                 }
                 (None, Read::Failed)
             }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bex_proto::Chain;
 use bex_proto::driver::TurnState;
 use bex_proto::session::Phase;
 use bex_proto::{SessionId, TurnNo};
@@ -75,7 +76,7 @@ impl Completer {
                 Err(RoundFault::Refused(error))
             }
             Err(HarvestFault::Refused(error)) => {
-                tracing::error!(session = %work.lease.session, turn = %work.turn.turn, %error, "the log can not be stored; the turn is settled without the rest");
+                tracing::error!(session = %work.lease.session, turn = %work.turn.turn, error = %Chain(&error), "the log can not be stored; the turn is settled without the rest");
                 let ending = Ending {
                     cause: Cause::StoreFailed,
                     sandbox: SandboxAfter::Stopping,
