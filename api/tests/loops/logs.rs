@@ -9,8 +9,8 @@ use serde_json::Value;
 use tracing::subscriber::DefaultGuard;
 use tracing_subscriber::fmt::MakeWriter;
 
-use crate::support::{Speaker, Stack, T1, status};
-use crate::world::{Sandbox, eventually};
+use crate::support::{Speaker, Stack, T1, keeps_speaking, status};
+use crate::world::{ReadFault, Sandbox, eventually};
 
 /// What this thread logs, for tests whose loops all run on it.
 #[derive(Clone, Default)]
@@ -59,6 +59,33 @@ impl<'a> MakeWriter<'a> for Logs {
     fn make_writer(&'a self) -> Self {
         self.clone()
     }
+}
+
+#[tokio::test]
+async fn a_gateway_that_refuses_needs_a_person_and_one_that_is_away_does_not() {
+    let (logs, _guard) = Logs::capture();
+    let stack = Stack::new().await;
+    stack.world.on_turn(keeps_speaking(1));
+    let session = stack.delivered("new").await;
+    stack.world.sandbox(&session, 1, |sandbox| {
+        sandbox.read_faults = vec![
+            ReadFault::Unreachable,
+            ReadFault::Refused(503),
+            ReadFault::Refused(401),
+        ];
+    });
+    let _completer = stack.completer("a");
+    let expected = [
+        "INFO the gateway can not be asked the gateway can not be reached",
+        "WARN the gateway can not be asked the gateway refused the request with status 503",
+        "ERROR the gateway refuses to be asked the gateway refused the request with status 401",
+    ];
+    eventually("all three are logged", async || {
+        let lines = logs.lines("failure");
+        expected.iter().all(|line| lines.iter().any(|l| l == line))
+    })
+    .await;
+    assert!(stack.turn(&session, T1).await.settled_at.is_none());
 }
 
 #[tokio::test]

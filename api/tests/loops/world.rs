@@ -30,6 +30,8 @@ pub enum ReadFault {
     Transport,
     /// No answer of the gateway.
     Unreachable,
+    /// The gateway answers with this status and no word about the sandbox.
+    Refused(u16),
 }
 
 #[derive(Default)]
@@ -176,6 +178,9 @@ impl World {
         if fault == Some(ReadFault::Unreachable) {
             return ReadAnswer::failed(ExecFailure::Unreachable);
         }
+        if let Some(ReadFault::Refused(status)) = fault {
+            return ReadAnswer::failed(ExecFailure::Refused(status));
+        }
         let status = sandbox.status.clone().filter(|_| with_status);
         let Some(log) = sandbox.logs.get(&turn) else {
             return ReadAnswer {
@@ -206,7 +211,7 @@ impl World {
                     *byte ^= 1;
                 }
             }
-            Some(ReadFault::Transport | ReadFault::Unreachable) | None => {}
+            Some(ReadFault::Transport | ReadFault::Unreachable | ReadFault::Refused(_)) | None => {}
         }
         ReadAnswer {
             header: Some(WindowHeader {

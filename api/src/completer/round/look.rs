@@ -55,8 +55,10 @@ impl Completer {
                 Ok((Some(seen), Some(harvest)))
             }
             Err(HarvestFault::Exec(ExecFailure::Terminated)) => Ok((Some(Seen::Gone), None)),
-            Err(HarvestFault::Exec(ExecFailure::Unreachable | ExecFailure::Refused(_))) => {
-                tracing::info!(session = %work.lease.session, turn = %work.turn.turn, "the gateway can not be asked");
+            Err(HarvestFault::Exec(
+                failure @ (ExecFailure::Unreachable | ExecFailure::Refused(_)),
+            )) => {
+                log_unasked(work, failure);
                 let look = self.deps.lifecycle.look(&work.sandbox.into()).await;
                 let seen = match look {
                     Look::Running => Seen::Running,
@@ -181,5 +183,19 @@ impl Completer {
             parts: contiguous.0,
             whole,
         })
+    }
+}
+
+/// Nothing was learned of the sandbox. A gateway that is away comes back, one that refuses this api's word does not.
+fn log_unasked(work: &Work<'_>, failure: ExecFailure) {
+    let (session, turn) = (&work.lease.session, work.turn.turn);
+    match failure {
+        ExecFailure::Refused(status) if status == 429 || status >= 500 => {
+            tracing::warn!(%session, %turn, %failure, "the gateway can not be asked");
+        }
+        ExecFailure::Refused(_) => {
+            tracing::error!(%session, %turn, %failure, "the gateway refuses to be asked");
+        }
+        _ => tracing::info!(%session, %turn, %failure, "the gateway can not be asked"),
     }
 }
