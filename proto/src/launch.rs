@@ -12,6 +12,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::{Generation, SessionId, TurnNo, WorkspaceId};
 
+mod stat;
+
+pub use stat::ProcessStat;
+
 /// Name of the launch file in the driver's directory.
 pub const LAUNCH_FILE: &str = "launch.json";
 /// Name of the file a driver writes when it listens.

@@ -19,7 +19,7 @@ use bex_proto::Chain;
 use bex_proto::ids::random_id;
 use bex_proto::launch::{
     CONTAINER, DRIVER_DIR, Isolation, LAUNCH_FILE, LISTENING_FILE, Launch, Listening, LocalSandbox,
-    SANDBOX_FILE, WORK_DIR, namespace_of, pod_of,
+    ProcessStat, SANDBOX_FILE, WORK_DIR, namespace_of, pod_of,
 };
 use bex_proto::{Generation, SessionId};
 use nix::sys::signal::Signal;
@@ -27,7 +27,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::process::{self, Process};
+use super::process;
 use super::{
     CreateError, DeleteError, Deleted, Lifecycle, ListError, Look, Made, SandboxName, SandboxPlan,
     Secrets,
@@ -301,7 +301,10 @@ fn parse_pod(pod: &str) -> Option<(SessionId, Generation)> {
 }
 
 /// Waits for the listening file of a driver that lives and was started from this launch file.
-async fn listening(paths: &Paths, deadline: Instant) -> Result<(Listening, Process), CreateError> {
+async fn listening(
+    paths: &Paths,
+    deadline: Instant,
+) -> Result<(Listening, ProcessStat), CreateError> {
     let mut absent = 0;
     loop {
         let listening = read_json::<Listening>(&paths.listening)
@@ -311,6 +314,7 @@ async fn listening(paths: &Paths, deadline: Instant) -> Result<(Listening, Proce
                 process::read(listening.pid).map_err(failed("looking at the driver"))?
             && !driver.zombie
             && process::has_argument(driver.pid, &paths.launch)
+                .map_err(failed("looking at the driver"))?
         {
             return Ok((listening, driver));
         }
@@ -326,7 +330,7 @@ async fn listening(paths: &Paths, deadline: Instant) -> Result<(Listening, Proce
     }
 }
 
-fn any_lives(processes: &[Process]) -> io::Result<bool> {
+fn any_lives(processes: &[ProcessStat]) -> io::Result<bool> {
     for process in processes {
         if process::alive(process.pid, process.start)? {
             return Ok(true);
@@ -335,12 +339,12 @@ fn any_lives(processes: &[Process]) -> io::Result<bool> {
     Ok(false)
 }
 
-fn drivers_of(launch: &Path) -> io::Result<Vec<Process>> {
+fn drivers_of(launch: &Path) -> io::Result<Vec<ProcessStat>> {
     process::all(|p| process::has_argument(p.pid, launch))
 }
 
 /// The drivers of a sandbox and every process of their sessions.
-fn processes_of(paths: &Paths) -> io::Result<Vec<Process>> {
+fn processes_of(paths: &Paths) -> io::Result<Vec<ProcessStat>> {
     let mut sessions: Vec<u32> = drivers_of(&paths.launch)?
         .iter()
         .map(|p| p.session)
@@ -353,8 +357,8 @@ fn processes_of(paths: &Paths) -> io::Result<Vec<Process>> {
     }
     let own = process::read(std::process::id())?.map(|p| p.session);
     process::all(|p| {
-        process::has_argument(p.pid, &paths.launch)
-            || (Some(p.session) != own && sessions.contains(&p.session))
+        let of_its_session = Some(p.session) != own && sessions.contains(&p.session);
+        Ok(of_its_session || process::has_argument(p.pid, &paths.launch)?)
     })
 }
 
