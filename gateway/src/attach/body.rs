@@ -8,6 +8,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bex_proto::ids::PartId;
 use bex_proto::limits;
@@ -131,10 +132,18 @@ impl Out {
     /// # Errors
     /// See [`ViewerGone`].
     pub async fn flush(&mut self) -> Result<(), ViewerGone> {
+        self.flush_within(limits::WRITE_STALL).await
+    }
+
+    /// [`Out::flush`] for a viewer that took nothing for some time already.
+    ///
+    /// # Errors
+    /// See [`ViewerGone`].
+    pub async fn flush_within(&mut self, patience: Duration) -> Result<(), ViewerGone> {
         if self.buffer.is_empty() {
             return Ok(());
         }
-        let place = match timeout(limits::WRITE_STALL, self.frames.reserve()).await {
+        let place = match timeout(patience, self.frames.reserve()).await {
             Ok(Ok(place)) => place,
             Ok(Err(_)) => return Err(ViewerGone::Left),
             Err(_) => return Err(ViewerGone::Stalled),

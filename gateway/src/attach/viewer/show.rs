@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use bex_proto::TurnNo;
 use bex_proto::ids::PartId;
 use bex_proto::transcript::Part;
 use bex_proto::ui_stream::{ChunkHead, Folded, Output, Place};
+use bex_proto::{TurnNo, limits};
 
 use tokio::time::timeout;
 
@@ -118,7 +118,9 @@ impl Viewer {
             Ok(sent) => sent,
             Err(_) => {
                 self.pages.rest();
-                self.out.flush().await
+                self.out
+                    .flush_within(limits::WRITE_STALL - PAGES_HELD)
+                    .await
             }
         }
     }
