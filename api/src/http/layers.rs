@@ -84,13 +84,23 @@ fn span(request: &Request) -> Span {
         .get(REQUEST_ID)
         .and_then(|id| id.to_str().ok())
         .unwrap_or_default();
-    let path = if request.extensions().get::<MatchedPath>().is_some() {
+    let known = request.extensions().get::<MatchedPath>().is_some();
+    let path = if known && !holds_more_than_ids(request.uri().path()) {
         request.uri().path()
     } else {
-        ""
+        "none"
     };
     info_span!("request", request_id = id, method = %request.method(), path)
 }
+
+/// Whether a path has a segment that is longer than any id: somebody's token, put there by mistake, is not for the log.
+fn holds_more_than_ids(path: &str) -> bool {
+    path.split('/')
+        .any(|segment| segment.len() > LONGEST_SEGMENT)
+}
+
+/// Bytes of a path segment that may be logged; ids and words of routes are shorter.
+const LONGEST_SEGMENT: usize = 40;
 
 async fn measure(State(metrics): State<HttpMetrics>, request: Request, next: Next) -> Response {
     let started = Instant::now();
