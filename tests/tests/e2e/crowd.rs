@@ -125,7 +125,9 @@ async fn a_hundred_viewers_read_one_driver() {
         "SELECT result, count(*) FROM stream_audit WHERE session_id = '{session}' GROUP BY 1 ORDER BY 1"
     );
     let results = stack.sql(&results).unwrap();
-    assert_eq!(results.trim(), format!("done|{}\nstalled|1", QUICK + SLOW));
+    // the connection's own guard may be the one that ends it
+    let ends = ["stalled", "left"].map(|word| format!("done|{}\n{word}|1", QUICK + SLOW));
+    assert!(ends.iter().any(|end| end == results.trim()), "{results}");
     assert_eq!(stalled.to_end().await.unwrap(), Ending::Cut);
     let cursor = stalled.cursor().unwrap();
     let mut rest = open(&stack, &session, 0, Some(cursor)).await;
