@@ -179,14 +179,13 @@ async fn tokens_at_the_api_and_tickets_at_the_exec_listener() {
     let token = stack.tokens.operator.clone();
     let sessions = "/v1/agent-sessions";
     for secret in [&token, &ticket] {
-        for path in [
-            format!("{sessions}/{secret}"),
-            format!("{sessions}/{secret}/turns"),
-            format!("{sessions}?workspaceId={secret}"),
-            format!("{sessions}?workspaceId={WORKSPACE}&cursor={secret}"),
-            format!("{sessions}?{secret}=1"),
-            format!("{sessions}/{session}/transcript?afterSeq={secret}"),
+        for query in [
+            format!("?workspaceId={secret}"),
+            format!("?workspaceId={WORKSPACE}&cursor={secret}"),
+            format!("?{secret}=1"),
+            format!("/{session}/transcript?afterSeq={secret}"),
         ] {
+            let path = format!("{sessions}{query}");
             let answer = api.call(Method::GET, &path, None).await.unwrap();
             assert!(answer.status.is_client_error(), "{}", answer.status);
         }
@@ -228,4 +227,21 @@ async fn tokens_at_the_api_and_tickets_at_the_exec_listener() {
         assert_eq!(answer.status, 401);
     }
     inspected(stack, &[("bex-gateway", ""), ("bex-api", "")]).await;
+}
+
+/// Where an id belongs, a caller's mistake may put a secret.
+#[tokio::test(flavor = "multi_thread")]
+async fn tokens_in_paths_of_the_api() {
+    let stack = stack().await;
+    let api = stack.operator();
+    let session = finished(&stack).await;
+    let ticket = fresh(&api, &session).await;
+    for secret in [&stack.tokens.operator, &ticket] {
+        for below in ["", "/turns", "/transcript"] {
+            let path = format!("/v1/agent-sessions/{secret}{below}");
+            let answer = api.call(Method::GET, &path, None).await.unwrap();
+            assert!(answer.status.is_client_error(), "{}", answer.status);
+        }
+    }
+    inspected(stack, &[("bex-gateway", ""), ("bex-api", "answered")]).await;
 }
