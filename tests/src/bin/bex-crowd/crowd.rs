@@ -1,15 +1,19 @@
 //! Crowds on one session, without and with viewers that are slow or take nothing.
 
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::ensure;
+use bex_proto::limits;
 use bex_tests::bench::database::Database;
 use bex_tests::bench::gateway::{Gateway, Tee};
 use bex_tests::bench::report::Figure;
 use futures::future::try_join_all;
 use hdrhistogram::Histogram;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 
 use crate::process::{KIB, MIB, metric, sockets};
 use crate::reader::{Ended, Reader};
@@ -155,6 +159,7 @@ async fn watched(database: &Database, shape: &Shape, slow: usize) -> anyhow::Res
     let idle = settled_memory(&gateway).await?;
     let kernel = sockets()?;
 
+    let budget = Budget::watch(gateway.admin);
     let quick = Group {
         from: From::Live,
         window: None,
@@ -183,9 +188,9 @@ async fn watched(database: &Database, shape: &Shape, slow: usize) -> anyhow::Res
     let looking = async {
         tokio::time::sleep(Duration::from_secs(5)).await;
         let newcomer = newcomer(&stage, slow).await?;
-        let used = replay_used(&gateway).await?;
         let memory = settled_memory(&gateway).await? as f64;
-        let own = (memory - idle as f64 - used).max(0.0) / shape.viewers as f64;
+        // what the budget had at its most is the allocator's to keep, not the viewers'
+        let own = (memory - idle as f64 - budget.most()).max(0.0) / shape.viewers as f64;
         anyhow::Ok((newcomer, own, sockets()?.saturating_sub(kernel) as f64))
     };
     let ((), looked) = tokio::join!(speaking, looking);
@@ -269,9 +274,43 @@ async fn newcomer(stage: &Stage<'_>, slow: usize) -> anyhow::Result<Option<Durat
     }
 }
 
-/// Bytes of the replay budget in use.
-pub async fn replay_used(gateway: &Gateway) -> anyhow::Result<f64> {
-    let free = metric(gateway.admin, "bex_gateway_replay_free_bytes").await?;
-    let all = bex_proto::limits::REPLAY_BUDGET_BYTES as f64;
-    Ok(free.map_or(0.0, |free| all - free))
+/// Bytes of the replay budget in use, looked at all the time.
+pub struct Budget {
+    most: Arc<AtomicU64>,
+    looking: AbortHandle,
+}
+
+impl Budget {
+    /// Begins to look.
+    pub fn watch(admin: SocketAddr) -> Self {
+        const LOOK: Duration = Duration::from_millis(50);
+        let most = Arc::new(AtomicU64::new(0));
+        let seen = Arc::clone(&most);
+        let looking = tokio::spawn(async move {
+            let mut beat = tokio::time::interval(LOOK);
+            loop {
+                beat.tick().await;
+                let free = metric(admin, "bex_gateway_replay_free_bytes").await;
+                if let Ok(Some(free)) = free {
+                    let used = limits::REPLAY_BUDGET_BYTES as f64 - free;
+                    seen.fetch_max(used as u64, Ordering::Relaxed);
+                }
+            }
+        });
+        Self {
+            most,
+            looking: looking.abort_handle(),
+        }
+    }
+
+    /// The most that was seen.
+    pub fn most(&self) -> f64 {
+        self.most.load(Ordering::Relaxed) as f64
+    }
+}
+
+impl Drop for Budget {
+    fn drop(&mut self) {
+        self.looking.abort();
+    }
 }

@@ -1,6 +1,6 @@
 //! A thousand viewers that reconnect in one moment, each without a cursor.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::ensure;
 use bex_proto::limits;
@@ -9,7 +9,7 @@ use bex_tests::bench::gateway::{Gateway, Tee};
 use bex_tests::bench::report::Figure;
 use futures::future::try_join_all;
 
-use crate::crowd::replay_used;
+use crate::crowd::Budget;
 use crate::process::{KIB, MIB};
 use crate::stage::{Group, Stage, settled_memory, streams};
 
@@ -17,7 +17,6 @@ const VIEWERS: usize = 1000;
 const PAST: usize = 2 * 1024 * 1024;
 /// Each viewer's own beside the shared budget.
 const LIMIT: f64 = limits::REPLAY_BUDGET_BYTES as f64 + VIEWERS as f64 * 64.0 * KIB;
-const LOOK: Duration = Duration::from_millis(50);
 
 pub async fn run(database: &Database) -> anyhow::Result<Vec<Figure>> {
     let gateway = Gateway::start(database, Tee::On).await?;
@@ -29,6 +28,7 @@ pub async fn run(database: &Database) -> anyhow::Result<Vec<Figure>> {
     let idle = settled_memory(&gateway).await? as f64;
     gateway.forget_peak()?;
 
+    let budget = Budget::watch(gateway.admin);
     let begun = Instant::now();
     let storm = try_join_all((0..VIEWERS).map(async |n| {
         let mut viewer = stage.viewer(n, Group::default()).await?;
@@ -41,19 +41,10 @@ pub async fn run(database: &Database) -> anyhow::Result<Vec<Figure>> {
         );
         anyhow::Ok(viewer)
     }));
-    let mut most = 0.0_f64;
-    let looking = async {
-        loop {
-            tokio::time::sleep(LOOK).await;
-            most = most.max(replay_used(&gateway).await.unwrap_or_default());
-        }
-    };
-    let viewers = tokio::select! {
-        viewers = storm => viewers?,
-        () = looking => anyhow::bail!("looking never ends"),
-    };
+    let viewers = storm.await?;
     let took = begun.elapsed();
     let grown = gateway.memory()?.1 as f64 - idle;
+    let most = budget.most();
     drop(viewers);
     Ok(vec![Figure {
         name: "1 000 viewers reconnect at once: peak memory",
