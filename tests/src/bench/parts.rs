@@ -41,6 +41,7 @@ impl Numbers {
 /// A stream as agents speak it: every text begins before its deltas and every output follows its call, so that what is measured is
 /// the usual way and not the repair of odd ones.
 struct Speech {
+    turn: u32,
     numbers: Numbers,
     lines: u64,
     position: u32,
@@ -53,6 +54,7 @@ impl Speech {
     fn new(turn: u32, lines: u64) -> Self {
         let numbers = Numbers::new(u64::from(turn) + 20_261_130);
         Self {
+            turn,
             numbers,
             lines,
             position: 0,
@@ -88,23 +90,25 @@ impl Speech {
     }
 
     fn delta(&mut self, message: u32) {
+        // one message may hold many turns
+        let turn = self.turn;
+        let id = |message| format!("msg_{turn}_{message}");
         if self.text != Some(message) {
             if let Some(last) = self.text.replace(message) {
                 self.waiting
-                    .push_back(json!({"type": "text-end", "id": format!("msg_{last}")}));
+                    .push_back(json!({"type": "text-end", "id": id(last)}));
             }
             self.waiting
-                .push_back(json!({"type": "text-start", "id": format!("msg_{message}")}));
+                .push_back(json!({"type": "text-start", "id": id(message)}));
         }
         let words = 1 + self.numbers.below(12);
         let delta = self.numbers.text(words);
-        self.waiting.push_back(
-            json!({"type": "text-delta", "id": format!("msg_{message}"), "delta": delta}),
-        );
+        self.waiting
+            .push_back(json!({"type": "text-delta", "id": id(message), "delta": delta}));
     }
 
     fn call(&mut self, at: u32, input: Value, output: Value) {
-        let id = format!("call_{at}");
+        let id = format!("call_{}_{at}", self.turn);
         self.waiting.push_back(json!({"type": "tool-input-available", "toolCallId": id, "toolName": "bash", "input": input}));
         self.waiting.push_back(
             json!({"type": "tool-output-available", "toolCallId": id, "output": output}),

@@ -1,6 +1,6 @@
 //! `make crowd`: many viewers at once, each figure beside its floor, in one run.
 //!
-//! Arguments name sections (crowd, reconnect, idle, churn, edge); without any, all run. Exits 1 when a floor does not hold.
+//! Arguments name sections (thousand, hundred, reconnect, idle, churn, edge); without any, all run. Exits 1 when a floor does not hold.
 
 mod churn;
 mod crowd;
@@ -19,7 +19,7 @@ use bex_tests::bench::database::Database;
 use bex_tests::bench::report;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-const SECTIONS: [&str; 5] = ["crowd", "reconnect", "idle", "churn", "edge"];
+const SECTIONS: [&str; 6] = ["thousand", "hundred", "reconnect", "idle", "churn", "edge"];
 /// Files of 5 000 viewers, with room for everything else.
 const FILES: u64 = 8_000;
 
@@ -42,7 +42,8 @@ async fn main() -> anyhow::Result<ExitCode> {
         // a server of its own for each, so that none pays for another's garbage
         let database = Database::start().await?;
         figures.extend(match section {
-            "crowd" => crowd::run(&database).await?,
+            "thousand" => crowd::run(&database, &crowd::THOUSAND).await?,
+            "hundred" => crowd::run(&database, &crowd::HUNDRED).await?,
             "reconnect" => reconnect::run(&database).await?,
             "idle" => idle::run(&database).await?,
             "churn" => churn::run(&database).await?,
