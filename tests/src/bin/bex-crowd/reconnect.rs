@@ -1,6 +1,9 @@
 //! A thousand viewers that reconnect in one moment, each without a cursor.
 
-use std::time::Instant;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use bex_proto::limits;
@@ -8,9 +11,9 @@ use bex_tests::bench::database::Database;
 use bex_tests::bench::gateway::{Gateway, Tee};
 use bex_tests::bench::report::Figure;
 use futures::future::try_join_all;
+use tokio::task::AbortHandle;
 
-use crate::crowd::Budget;
-use crate::process::{KIB, MIB};
+use crate::process::{KIB, MIB, metric};
 use crate::stage::{Group, Stage, settled_memory, streams};
 
 const VIEWERS: usize = 1000;
@@ -58,4 +61,45 @@ pub async fn run(database: &Database) -> anyhow::Result<Vec<Figure>> {
         floor: "≤ 64 MiB budget + 64 KiB a viewer",
         holds: grown <= LIMIT && most <= limits::REPLAY_BUDGET_BYTES as f64,
     }])
+}
+
+/// Bytes of the replay budget in use, looked at all the time.
+struct Budget {
+    most: Arc<AtomicU64>,
+    looking: AbortHandle,
+}
+
+impl Budget {
+    /// Begins to look.
+    fn watch(admin: SocketAddr) -> Self {
+        const LOOK: Duration = Duration::from_millis(50);
+        let most = Arc::new(AtomicU64::new(0));
+        let seen = Arc::clone(&most);
+        let looking = tokio::spawn(async move {
+            let mut beat = tokio::time::interval(LOOK);
+            loop {
+                beat.tick().await;
+                let free = metric(admin, "bex_gateway_replay_free_bytes").await;
+                if let Ok(Some(free)) = free {
+                    let used = limits::REPLAY_BUDGET_BYTES as f64 - free;
+                    seen.fetch_max(used as u64, Ordering::Relaxed);
+                }
+            }
+        });
+        Self {
+            most,
+            looking: looking.abort_handle(),
+        }
+    }
+
+    /// The most that was seen.
+    fn most(&self) -> f64 {
+        self.most.load(Ordering::Relaxed) as f64
+    }
+}
+
+impl Drop for Budget {
+    fn drop(&mut self) {
+        self.looking.abort();
+    }
 }
