@@ -42,12 +42,21 @@ enum Progress {
     Called,
     /// It has its output.
     Answered,
+    /// It ended without one, and the guard said so.
+    Interrupted,
+}
+
+impl Progress {
+    fn is_open(self) -> bool {
+        matches!(self, Self::Streaming | Self::Called)
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Tool {
     progress: Progress,
     binding: Binding,
+    turn: TurnNo,
     step: u32,
     origin: Origin,
 }
@@ -160,7 +169,7 @@ impl Guard {
     pub fn is_open_tool(&self, id: &str) -> bool {
         self.tools
             .get(id)
-            .is_some_and(|tool| tool.progress != Progress::Answered)
+            .is_some_and(|tool| tool.progress.is_open())
     }
 
     /// Parts are known to be missing here: what was open cannot be continued.
@@ -222,9 +231,7 @@ impl Guard {
             }
             ChunkKind::StartStep => {
                 self.close_open(out);
-                self.settle_streaming_tools(out);
-                self.in_step = true;
-                self.step += 1;
+                self.next_step(out);
                 Fate::Pass
             }
             ChunkKind::FinishStep => {
@@ -249,10 +256,10 @@ impl Guard {
             ChunkKind::ToolInputStart
             | ChunkKind::ToolInputDelta
             | ChunkKind::ToolInputAvailable
-            | ChunkKind::ToolInputError => self.call(head, bytes, out),
+            | ChunkKind::ToolInputError => self.call(turn, head, bytes, out),
             ChunkKind::ToolOutputAvailable
             | ChunkKind::ToolOutputError
-            | ChunkKind::ToolOutputDenied => self.answer(head, bytes, out),
+            | ChunkKind::ToolOutputDenied => self.answer(turn, head, bytes, out),
             // only some current clients know these
             ChunkKind::ToolApprovalRequest
             | ChunkKind::ToolApprovalResponse
@@ -281,7 +288,7 @@ impl Guard {
 
     /// In the order of their ids, so that every viewer sees the same.
     fn open_tools(&self) -> Vec<(&str, &Tool)> {
-        let open = |(_, tool): &(_, &Tool)| tool.progress != Progress::Answered;
+        let open = |(_, tool): &(_, &Tool)| tool.progress.is_open();
         let tools = self.tools.iter().map(|(id, tool)| (&**id, tool));
         let mut tools: Vec<_> = tools.filter(open).collect();
         tools.sort_unstable_by_key(|(id, _)| *id);
@@ -294,7 +301,7 @@ impl Guard {
             self.streaming.remove(&id);
             if let Some(tool) = self.tools.get_mut(&id) {
                 out.push(interrupted(&id, tool.binding));
-                tool.progress = Progress::Answered;
+                tool.progress = Progress::Interrupted;
             }
         }
     }
@@ -313,27 +320,52 @@ impl Guard {
     }
 
     /// Clients look for a half-streamed call in the current step only.
-    fn settle_streaming_tools(&mut self, out: &mut Vec<Output>) {
+    fn next_step(&mut self, out: &mut Vec<Output>) {
         let streaming = std::mem::take(&mut self.streaming);
         self.interrupt(streaming, out);
+        self.in_step = true;
+        self.step += 1;
     }
 
-    fn call(&mut self, head: &ChunkHead, bytes: &[u8], out: &mut Vec<Output>) -> Fate {
+    /// Lets an id name another call than `earlier`. Clients keep one part for an id and step, so that the other call would take its
+    /// place: where the agent began no step in between, one is written.
+    fn set_apart(&mut self, id: &str, earlier: Tool, out: &mut Vec<Output>) {
+        if earlier.progress.is_open() {
+            self.interrupt([id.into()], out);
+        }
+        if earlier.step == self.step {
+            self.next_step(out);
+            out.push(written(json!({"type": "start-step"})));
+        }
+    }
+
+    fn call(
+        &mut self,
+        turn: TurnNo,
+        head: &ChunkHead,
+        bytes: &[u8],
+        out: &mut Vec<Output>,
+    ) -> Fate {
         let Some(id) = head.chunk_id.as_deref() else {
             return Fate::Drop;
         };
         let known = self.tools.get(id).copied();
-        let repeated = known.is_some_and(|tool| match (&head.kind, tool.progress) {
+        // in another turn or step an id names another call
+        let same = known.filter(|tool| tool.turn == turn && tool.step == self.step);
+        let repeated = same.is_some_and(|tool| match (&head.kind, tool.progress) {
             _ if tool.origin == Origin::StandIn => true,
             // a start over: clients forget what was streamed before
             (_, Progress::Streaming) => false,
             (kind, Progress::Called) => *kind != ChunkKind::ToolInputError,
-            (_, Progress::Answered) => tool.step == self.step,
+            (_, Progress::Answered | Progress::Interrupted) => true,
         });
-        let streaming = known.filter(|tool| tool.progress == Progress::Streaming);
+        let streaming = same.filter(|tool| tool.progress == Progress::Streaming);
         // without its start nobody knows a call's name, and its whole input follows anyway
         if repeated || (head.kind == ChunkKind::ToolInputDelta && streaming.is_none()) {
             return Fate::Drop;
+        }
+        if let Some(earlier) = known.filter(|_| same.is_none()) {
+            self.set_apart(id, earlier, out);
         }
         // old clients keep one part for an id, whatever its calls are
         let bound = known
@@ -348,13 +380,11 @@ impl Guard {
         let tool = Tool {
             progress,
             binding,
+            turn,
             step: self.step,
             origin: Origin::Agent,
         };
-        match self.tools.get_mut(id) {
-            Some(known) => *known = tool,
-            None => self.remember(id, tool, out),
-        }
+        self.remember(id, tool, out);
         match (progress, streaming) {
             (Progress::Streaming, None) => drop(self.streaming.insert(id.into())),
             (Progress::Called | Progress::Answered, Some(_)) => drop(self.streaming.remove(id)),
@@ -372,14 +402,18 @@ impl Guard {
         }
     }
 
-    /// Takes a call that was not known. Where too many are, the oldest is forgotten.
+    /// Takes what is known of a call. Where too many are, the oldest is forgotten.
     fn remember(&mut self, id: &str, tool: Tool, out: &mut Vec<Output>) {
+        if let Some(known) = self.tools.get_mut(id) {
+            *known = tool;
+            return;
+        }
         if self.calls.len() >= limits::KNOWN_CALLS
             && let Some(oldest) = self.calls.pop_front()
         {
             self.streaming.remove(&oldest);
             if let Some(tool) = self.tools.remove(&oldest)
-                && tool.progress != Progress::Answered
+                && tool.progress.is_open()
             {
                 out.push(interrupted(&oldest, tool.binding));
             }
@@ -389,30 +423,40 @@ impl Guard {
         self.tools.insert(id, tool);
     }
 
-    fn answer(&mut self, head: &ChunkHead, bytes: &[u8], out: &mut Vec<Output>) -> Fate {
+    fn answer(
+        &mut self,
+        turn: TurnNo,
+        head: &ChunkHead,
+        bytes: &[u8],
+        out: &mut Vec<Output>,
+    ) -> Fate {
         let Some(id) = head.chunk_id.as_deref() else {
             return Fate::Drop;
         };
-        let binding = match self.tools.get_mut(id) {
-            Some(tool) => {
-                if tool.progress == Progress::Streaming {
-                    self.streaming.remove(id);
-                }
-                tool.progress = Progress::Answered;
-                tool.binding
-            }
+        let known = self.tools.get(id).copied();
+        // a call that was answered in an earlier turn is not answered again: this one's was lost
+        let tool = match known.filter(|t| t.turn == turn || t.progress != Progress::Answered) {
+            Some(tool) => Tool {
+                progress: Progress::Answered,
+                ..tool
+            },
             None => {
+                if let Some(earlier) = known {
+                    self.set_apart(id, earlier, out);
+                }
                 out.push(stand_in_call(id, head.binding));
-                let tool = Tool {
+                Tool {
                     progress: Progress::Answered,
                     binding: head.binding,
+                    turn,
                     step: self.step,
                     origin: Origin::StandIn,
-                };
-                self.remember(id, tool, out);
-                head.binding
+                }
             }
         };
+        self.streaming.remove(id);
+        self.remember(id, tool, out);
+        let binding = tool.binding;
         if head.kind == ChunkKind::ToolOutputDenied {
             out.push(denied(id, binding, bytes));
             return Fate::Replaced;

@@ -1,10 +1,14 @@
 use super::*;
 
 fn feed(guard: &mut Guard, place: Place, chunks: &[&str]) -> Vec<String> {
+    feed_turn(guard, TurnNo(2), place, chunks)
+}
+
+fn feed_turn(guard: &mut Guard, turn: TurnNo, place: Place, chunks: &[&str]) -> Vec<String> {
     let mut sent = Vec::new();
     for chunk in chunks {
         let (head, mut out) = (ChunkHead::read(chunk).expect("a chunk"), Vec::new());
-        guard.push(TurnNo(2), place, &head, chunk.as_bytes(), &mut out);
+        guard.push(turn, place, &head, chunk.as_bytes(), &mut out);
         sent.extend(out.into_iter().map(|out| match out {
             Output::Verbatim => (*chunk).to_owned(),
             Output::Written(bytes) => String::from_utf8(bytes.to_vec()).expect("json"),
@@ -30,6 +34,13 @@ fn ends(guard: &mut Guard) -> Vec<String> {
 
 const CALL: &str = r#"{"type":"tool-input-available","toolCallId":"c","toolName":"x","input":{}}"#;
 const OUTPUT: &str = r#"{"type":"tool-output-available","toolCallId":"c","output":1}"#;
+const BEGUN: &str = r#"{"type":"tool-input-start","toolCallId":"c","toolName":"x"}"#;
+const INPUT: &str = r#"{"type":"tool-input-delta","toolCallId":"c","inputTextDelta":"{}"}"#;
+const INTERRUPTED: &str =
+    r#"{"type":"tool-output-error","toolCallId":"c","errorText":"interrupted"}"#;
+const STAND_IN: &str = r#"{"type":"tool-input-available","toolCallId":"c","toolName":"unknown","input":{},"providerExecuted":true}"#;
+const STEP: &str = r#"{"type":"start-step"}"#;
+const STEP_END: &str = r#"{"type":"finish-step"}"#;
 
 #[test]
 fn a_well_formed_stream_passes_byte_for_byte() {
@@ -331,4 +342,104 @@ fn many_calls_and_steps_cost_no_more_than_their_number() {
         (guard.calls.len(), guard.tools.len()),
         (limits::KNOWN_CALLS, limits::KNOWN_CALLS)
     );
+}
+
+/// What a turn is sent as behind an earlier one, which is ended as the viewer ends it.
+fn behind(earlier: &[&str], later: &[&str]) -> Vec<String> {
+    let mut guard = Guard::new();
+    feed_turn(&mut guard, TurnNo(1), Place::Earlier, earlier);
+    ends(&mut guard);
+    let mut sent = feed_turn(&mut guard, TurnNo(2), Place::Last, later);
+    sent.extend(ends(&mut guard));
+    sent
+}
+
+#[test]
+fn a_calls_id_may_come_again_in_a_later_turn() {
+    // clients keep one part for an id and step: without a step between, the later call would take the earlier one's place
+    let streamed = [BEGUN, INPUT, CALL, OUTPUT];
+    for earlier in [
+        &streamed[..],
+        &[CALL, OUTPUT],
+        &[CALL],
+        &[OUTPUT],
+        &[BEGUN, INPUT],
+    ] {
+        assert_eq!(
+            behind(earlier, &streamed),
+            [&[STEP][..], &streamed, &[STEP_END]].concat(),
+            "{earlier:?}"
+        );
+    }
+    let stepped = [STEP, CALL, OUTPUT, STEP_END];
+    assert_eq!(behind(&[CALL, OUTPUT], &stepped), stepped);
+    assert_eq!(
+        behind(&stepped, &[CALL, OUTPUT]),
+        [STEP, CALL, OUTPUT, STEP_END]
+    );
+    let other = CALL.replace(r#""c""#, r#""d""#);
+    assert_eq!(behind(&[CALL, OUTPUT], &[&other])[0], other);
+}
+
+#[test]
+fn an_output_whose_call_was_lost_leaves_an_earlier_turns_alone() {
+    assert_eq!(
+        behind(&[CALL, OUTPUT], &[INPUT, OUTPUT]),
+        [STEP, STAND_IN, OUTPUT, STEP_END]
+    );
+    // nobody but this output answered it
+    assert_eq!(behind(&[CALL], &[OUTPUT]), [OUTPUT]);
+}
+
+#[test]
+fn a_calls_id_may_come_again_in_a_later_step() {
+    let streamed = [BEGUN, INPUT, CALL, OUTPUT];
+    let step = [&[STEP][..], &streamed, &[STEP_END]].concat();
+    let twice = [&step[..], &step].concat();
+    assert_eq!(last(&twice), twice);
+    // one that was never answered is, before its id means another
+    assert_eq!(
+        last(&[STEP, CALL, STEP, BEGUN, INPUT, CALL]),
+        [STEP, CALL, STEP, INTERRUPTED, BEGUN, INPUT, CALL]
+    );
+    assert_eq!(
+        last(&[STEP, OUTPUT, STEP, CALL]),
+        [STEP, STAND_IN, OUTPUT, STEP, CALL]
+    );
+    // in its own step it is only said again
+    assert_eq!(last(&[CALL, OUTPUT, BEGUN, INPUT, CALL]), [CALL, OUTPUT]);
+}
+
+#[test]
+fn a_text_of_an_id_that_came_before_is_another() {
+    let text = [
+        r#"{"type":"text-start","id":"t"}"#,
+        r#"{"type":"text-delta","id":"t","delta":"a"}"#,
+        r#"{"type":"text-end","id":"t"}"#,
+        r#"{"type":"reasoning-start","id":"t"}"#,
+        r#"{"type":"reasoning-delta","id":"t","delta":"a"}"#,
+        r#"{"type":"reasoning-end","id":"t"}"#,
+    ];
+    assert_eq!(last(&[text, text].concat()), [text, text].concat());
+    assert_eq!(behind(&text, &text), text);
+    assert_eq!(behind(&text[..2], &text), text);
+}
+
+#[test]
+fn a_repeated_id_is_rebuilt_from_columns_too() {
+    let turns = [
+        (TurnNo(1), &[CALL, OUTPUT][..]),
+        (TurnNo(2), &[BEGUN, INPUT][..]),
+    ];
+    let (mut read, mut rebuilt) = (Guard::new(), Guard::new());
+    for (turn, chunks) in turns {
+        feed_turn(&mut read, turn, Place::Last, chunks);
+        for chunk in chunks {
+            rebuilt.skip(turn, &ChunkHead::read(chunk).expect("a chunk"));
+        }
+    }
+    assert_eq!(read, rebuilt);
+    // what follows continues the later call
+    let rest = feed_turn(&mut rebuilt, TurnNo(2), Place::Last, &[INPUT, CALL, OUTPUT]);
+    assert_eq!(rest, [INPUT, CALL, OUTPUT]);
 }
