@@ -1,13 +1,12 @@
 //! Where the database is and how its connections are made safe.
 
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::PathBuf;
 
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
+use bex_tls::TlsError;
 use tokio_postgres::config::{Host, SslMode};
-use tokio_postgres_rustls::MakeRustlsConnect;
+
+use crate::tls::DbTls;
 
 /// A database URL and its settings. The URL may hold a password: it is never printed.
 #[derive(Clone)]
@@ -21,25 +20,43 @@ pub struct DbConfig {
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// Not a PostgreSQL URL.
-    #[error("the database URL does not parse")]
+    #[error("must be a URL like postgres://user@host/database?sslmode=verify-full")]
     Url,
-    /// `prefer` (also the default) silently falls back to plain text.
+    /// No `sslmode`, which the driver takes for `prefer`, or more than one.
     #[error(
-        "the database URL must say sslmode=require, or sslmode=disable for unix sockets and loopback"
+        "must say sslmode=verify-full, or sslmode=disable for unix sockets and loopback addresses"
     )]
-    SslModeUnclear,
+    SslModeMissing,
+    /// A mode that falls back to plain text, or does not prove the server.
+    #[error(
+        "sslmode={mode} does not prove who the server is: must be sslmode=verify-full, or sslmode=disable for unix sockets and \
+         loopback addresses"
+    )]
+    SslModeWeak {
+        /// The mode.
+        mode: &'static str,
+    },
+    /// A word that is no mode.
+    #[error("sslmode must be verify-full, or disable for unix sockets and loopback addresses")]
+    SslModeUnknown,
     /// Plain text over a network.
     #[error("sslmode=disable is allowed for unix sockets and loopback addresses only")]
     PlainTextOverNetwork,
-    /// `require` without a CA would verify nothing.
-    #[error("sslmode=require needs BEX_DATABASE_CA, a file of PEM certificates")]
-    CaMissing,
-    /// The CA file is unusable.
-    #[error("the CA file {path} holds no usable certificate")]
-    CaUnusable {
-        /// The file.
-        path: PathBuf,
+    /// Nothing to prove the server with.
+    #[error("sslmode={mode} needs BEX_DATABASE_CA, a file of PEM certificates")]
+    CaMissing {
+        /// The mode.
+        mode: &'static str,
     },
+    /// A certificate is for a name.
+    #[error("sslmode={mode} needs a host name to compare the server's certificate with")]
+    NameMissing {
+        /// The mode.
+        mode: &'static str,
+    },
+    /// The CA file is unusable.
+    #[error("BEX_DATABASE_CA: {0}")]
+    Ca(TlsError),
 }
 
 impl DbConfig {
@@ -52,36 +69,76 @@ impl DbConfig {
         }
     }
 
-    /// The CA file for `sslmode=require`.
+    /// The authorities' file for `sslmode=verify-full`.
     #[must_use]
     pub fn with_ca(mut self, ca: Option<PathBuf>) -> Self {
         self.ca = ca;
         self
     }
 
-    pub(crate) fn parse(&self) -> Result<(tokio_postgres::Config, MakeRustlsConnect), ConfigError> {
-        let mut config: tokio_postgres::Config = self.url.parse().map_err(|_| ConfigError::Url)?;
+    pub(crate) fn parse(&self) -> Result<(tokio_postgres::Config, DbTls), ConfigError> {
+        let (url, mode) = split_mode(&self.url)?;
+        let mut config: tokio_postgres::Config = url.parse().map_err(|_| ConfigError::Url)?;
         if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
             return Err(ConfigError::Url);
         }
-        let roots = match config.get_ssl_mode() {
-            SslMode::Disable if is_local(&config) => rustls::RootCertStore::empty(),
-            SslMode::Disable => return Err(ConfigError::PlainTextOverNetwork),
-            SslMode::Require => read_roots(self.ca.as_deref().ok_or(ConfigError::CaMissing)?)?,
-            _ => return Err(ConfigError::SslModeUnclear),
+        let tls = match mode {
+            Mode::Disable if is_local(&config) => {
+                config.ssl_mode(SslMode::Disable);
+                DbTls::off()
+            }
+            Mode::Disable => return Err(ConfigError::PlainTextOverNetwork),
+            Mode::Verify(mode) => {
+                config.ssl_mode(SslMode::Require);
+                let ca = self.ca.as_deref().ok_or(ConfigError::CaMissing { mode })?;
+                let is_name = |host: &Host| matches!(host, Host::Tcp(_));
+                if config.get_hosts().is_empty() || !config.get_hosts().iter().all(is_name) {
+                    return Err(ConfigError::NameMissing { mode });
+                }
+                DbTls::verified(ca).map_err(ConfigError::Ca)?
+            }
         };
         config.application_name(&self.application);
         config.connect_timeout(crate::pool::CONNECT_TIMEOUT);
         // dead peers are noticed by the kernel; a listener may be silent for hours
         config.keepalives_idle(crate::pool::KEEPALIVE_IDLE);
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let tls = rustls::ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .expect("the aws-lc-rs provider supports the default TLS versions")
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        Ok((config, MakeRustlsConnect::new(tls)))
+        Ok((config, tls))
     }
+}
+
+/// How a URL wants to be connected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    /// In plain text.
+    Disable,
+    /// Over TLS, chain and name proved. There is no weaker way; `require` is the driver's word for it.
+    Verify(&'static str),
+}
+
+/// Takes the mode out of a URL: the driver does not know them all, and what it calls `require` is what `verify-full` means here, with our authorities.
+fn split_mode(url: &str) -> Result<(String, Mode), ConfigError> {
+    if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
+        return Err(ConfigError::Url);
+    }
+    let (head, query) = url.split_once('?').unwrap_or((url, ""));
+    let is_mode = |pair: &&str| pair.split('=').next() == Some("sslmode");
+    let (modes, others): (Vec<&str>, Vec<&str>) = query
+        .split('&')
+        .filter(|pair| !pair.is_empty())
+        .partition(is_mode);
+    let [mode] = modes.as_slice() else {
+        return Err(ConfigError::SslModeMissing);
+    };
+    let mode = match mode.split_once('=').map_or("", |(_, value)| value) {
+        "disable" => Mode::Disable,
+        "verify-full" => Mode::Verify("verify-full"),
+        "require" => Mode::Verify("require"),
+        "prefer" => return Err(ConfigError::SslModeWeak { mode: "prefer" }),
+        "allow" => return Err(ConfigError::SslModeWeak { mode: "allow" }),
+        "verify-ca" => return Err(ConfigError::SslModeWeak { mode: "verify-ca" }),
+        _ => return Err(ConfigError::SslModeUnknown),
+    };
+    Ok((format!("{head}?{}", others.join("&")), mode))
 }
 
 impl std::fmt::Debug for DbConfig {
@@ -104,23 +161,6 @@ fn is_local(config: &tokio_postgres::Config) -> bool {
     hosts && config.get_hostaddrs().iter().all(IpAddr::is_loopback)
 }
 
-fn read_roots(path: &Path) -> Result<rustls::RootCertStore, ConfigError> {
-    let unusable = || ConfigError::CaUnusable {
-        path: path.to_owned(),
-    };
-    let mut roots = rustls::RootCertStore::empty();
-    for certificate in CertificateDer::pem_file_iter(path).map_err(|_| unusable())? {
-        roots
-            .add(certificate.map_err(|_| unusable())?)
-            .map_err(|_| unusable())?;
-    }
-    if roots.is_empty() {
-        Err(unusable())
-    } else {
-        Ok(roots)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -135,18 +175,43 @@ mod tests {
     #[test]
     fn only_safe_ways_to_connect_are_accepted() {
         assert_eq!(refusal("postgres://u@127.0.0.1/d?sslmode=disable"), None);
-        assert_eq!(refusal("postgres://u@%2Ftmp%2Fpg/d?sslmode=disable"), None);
+        assert_eq!(
+            refusal("postgresql://u@%2Ftmp%2Fpg/d?sslmode=disable&connect_timeout=3"),
+            None
+        );
         for (url, why) in [
-            ("postgres://u@127.0.0.1/d", "must say sslmode"),
-            ("postgres://u@db/d?sslmode=prefer", "must say sslmode"),
+            ("postgres://u@127.0.0.1/d", "must say sslmode=verify-full"),
+            (
+                "postgres://u@db/d?sslmode=prefer&sslmode=verify-full",
+                "must say",
+            ),
+            ("postgres://u@db/d?sslmode=prefer", "sslmode=prefer does"),
+            ("postgres://u@db/d?sslmode=allow", "sslmode=allow does"),
+            ("postgres://u@db/d?sslmode=verify-ca", "verify-ca does not"),
+            ("postgres://u@db/d?sslmode=", "must be verify-full"),
+            ("postgres://u@db/d?sslmode=on", "must be verify-full"),
             ("postgres://u@db/d?sslmode=disable", "loopback"),
             ("postgres://u@127.0.0.1,db/d?sslmode=disable", "loopback"),
             ("postgres://u@db/d?sslmode=require", "BEX_DATABASE_CA"),
-            ("nonsense", "does not parse"),
+            ("postgres://u@db/d?sslmode=verify-full", "BEX_DATABASE_CA"),
+            ("host=db sslmode=verify-full", "must be a URL"),
+            ("nonsense", "must be a URL"),
         ] {
             let text = refusal(url).unwrap_or_default();
             assert!(text.contains(why), "{url}: {text}");
         }
+    }
+
+    #[test]
+    fn a_certificate_needs_a_name_and_an_authority() {
+        let refusal = |host: &str| {
+            let url = format!("postgres://u@{host}/d?sslmode=verify-full");
+            let config = DbConfig::new(url, "test").with_ca(Some("/nowhere/ca.pem".into()));
+            config.parse().err().map(|e| e.to_string())
+        };
+        assert!(refusal("%2Ftmp%2Fpg").unwrap_or_default().contains("name"));
+        let text = refusal("db").unwrap_or_default();
+        assert!(text.contains("/nowhere/ca.pem cannot be read"), "{text}");
     }
 
     #[test]

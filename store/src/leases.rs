@@ -4,10 +4,11 @@
 use std::time::Duration;
 
 use bex_proto::{SessionId, limits};
+use jiff::Timestamp;
 
 use crate::error::StoreError;
 use crate::pool::{Db, Tx};
-use crate::sql::{boolean, float8, get, int8, number, seconds, text, unsigned, word};
+use crate::sql::{float8, get, int8, number, seconds, text, unsigned, word};
 
 /// One claim on one session.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,6 +19,8 @@ pub struct Lease {
     pub fence: i64,
     /// Failed rounds in a row before this one.
     pub failures: u32,
+    /// Since when nothing clear was seen of its sandbox, whoever looked.
+    pub unclear_since: Option<Timestamp>,
 }
 
 /// How a round ended.
@@ -27,6 +30,18 @@ pub enum Round {
     Done,
     /// Something failed; counted, so that the caller can back off.
     Failed,
+    /// Nothing clear was seen of the sandbox: since when is kept until a round that ends [`Round::Done`].
+    Unclear,
+}
+
+impl Round {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Failed => "failed",
+            Self::Unclear => "unclear",
+        }
+    }
 }
 
 /// Work exists for: a turn whose delivery began and that is open; missing parts that arrived late; a cancel; a sandbox
@@ -47,7 +62,7 @@ const CLAIM: &str = "
          ORDER BY l.next_due_at LIMIT $2 FOR UPDATE OF l SKIP LOCKED)
     UPDATE leases l SET owner = $1, fence = l.fence + 1, woken = false, until = now() + $3 * interval '1 second'
       FROM due WHERE l.session_id = due.session_id
-    RETURNING l.session_id, l.fence, l.failures";
+    RETURNING l.session_id, l.fence, l.failures, l.unclear_since";
 
 const MAKE_DUE: &str = "UPDATE leases SET next_due_at = now(), woken = woken OR until IS NOT NULL WHERE session_id = $1";
 
@@ -80,6 +95,7 @@ impl Db {
                     session: word(row, "session_id")?,
                     fence: get(row, "fence")?,
                     failures: unsigned(row, "failures")?,
+                    unclear_since: get(row, "unclear_since")?,
                 })
             })
             .collect()
@@ -111,16 +127,17 @@ impl Db {
         next_due: Duration,
         round: Round,
     ) -> Result<bool, StoreError> {
-        let failed = round == Round::Failed;
         let rows = self
             .execute(
                 "release_lease",
                 "UPDATE leases SET owner = NULL, until = NULL,
-                        failures = CASE WHEN $4 THEN failures + 1 ELSE 0 END,
+                        failures = CASE WHEN $4 = 'failed' THEN failures + 1 ELSE 0 END,
+                        unclear_since = CASE $4 WHEN 'unclear' THEN COALESCE(unclear_since, now())
+                                                WHEN 'failed' THEN unclear_since END,
                         next_due_at = CASE WHEN woken THEN now() ELSE now() + $3 * interval '1 second' END,
                         woken = false
                   WHERE session_id = $1 AND fence = $2",
-                &[text(&lease.session.as_str()), int8(&lease.fence), float8(&seconds(next_due)), boolean(&failed)],
+                &[text(&lease.session.as_str()), int8(&lease.fence), float8(&seconds(next_due)), text(&round.as_str())],
             )
             .await?;
         Ok(rows == 1)

@@ -39,6 +39,7 @@ pub mod sessions;
 pub mod settle;
 mod sql;
 pub mod tickets;
+mod tls;
 pub mod transcript;
 pub mod turns;
 pub mod wake;

@@ -5,17 +5,17 @@ use futures::{StreamExt, stream};
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_postgres::{AsyncMessage, Client, Config, Notification};
-use tokio_postgres_rustls::MakeRustlsConnect;
 use tracing::{debug, warn};
 
 use super::{Event, Outlet, QUEUE, RECONNECT};
 use crate::pool::CONNECT_TIMEOUT;
+use crate::tls::DbTls;
 use crate::wake::Channel;
 
 /// The channel of the connection's notifications to itself.
 const PROOF: &str = "bex_proof";
 
-pub(super) async fn run(pg: Config, tls: MakeRustlsConnect, mut outlet: Outlet) {
+pub(super) async fn run(pg: Config, tls: DbTls, mut outlet: Outlet) {
     let (first, last) = RECONNECT;
     let mut delay = first;
     while !outlet.sender.is_closed() {
@@ -36,7 +36,7 @@ enum Ended {
     AfterService,
 }
 
-async fn serve(pg: &Config, tls: &MakeRustlsConnect, outlet: &mut Outlet) -> Ended {
+async fn serve(pg: &Config, tls: &DbTls, outlet: &mut Outlet) -> Ended {
     let connected = timeout(CONNECT_TIMEOUT, pg.connect(tls.clone())).await;
     let (client, mut connection) = match connected {
         Ok(Ok(pair)) => pair,

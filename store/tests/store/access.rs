@@ -18,7 +18,7 @@ impl Store {
     fn login(&self, role: Role) -> Db {
         let user = format!("{}_{}", role.name(), self.database.name());
         self.sql(&format!("CREATE ROLE {user} LOGIN IN ROLE {}", role.name()));
-        Db::connect(&DbConfig::new(self.database.url_as(&user), "test")).unwrap()
+        Db::connect(&DbConfig::new(self.database.pooled_url_as(&user), "test")).unwrap()
     }
 
     fn drop_login(&self, role: Role) {
@@ -174,7 +174,7 @@ async fn the_preflight_names_each_missing_grant() {
         Vec::<String>::new()
     );
     let empty = bex_testpg::server().unwrap().empty_database().unwrap();
-    let bare = Db::connect(&DbConfig::new(&empty.url, "test")).unwrap();
+    let bare = Db::connect(&DbConfig::new(empty.pooled_url(), "test")).unwrap();
     let missing = preflight(&bare, Role::Gateway).await.unwrap();
     assert!(
         missing.contains(&"transcript_parts:SELECT".to_owned())

@@ -41,7 +41,7 @@ async fn what_was_acknowledged_survives_a_kill_and_the_pool_recovers_by_itself()
     let mut pg = TestPg::start_new(Options { fsync: Fsync::On }).unwrap();
     let url = pg.create_database("bex", None).unwrap();
     migrate(&DbConfig::new(&url, "t")).await.unwrap();
-    let db = Db::connect(&DbConfig::new(&url, "t")).unwrap();
+    let db = Db::connect(&DbConfig::new(pg.pooled_url("bex"), "t")).unwrap();
     let session = running(&db).await;
     for batch in 0..10 {
         stored(append(&db, &session, batch * 32).await.unwrap());

@@ -8,6 +8,7 @@ mod append;
 mod completer;
 mod crash;
 mod dispatching;
+mod encryption;
 mod merge;
 mod migrations;
 mod notices;

@@ -39,7 +39,7 @@ impl Store {
             .database_from(&key, build)
             .await
             .unwrap();
-        let db = Db::connect(&DbConfig::new(&database.url, "test")).unwrap();
+        let db = Db::connect(&DbConfig::new(database.pooled_url(), "test")).unwrap();
         Self { db, database }
     }
 
@@ -288,6 +288,6 @@ pub async fn eventually(mut reached: impl FnMut() -> bool) {
     clippy::disallowed_methods,
     reason = "the step of a bounded poll, not a synchronisation"
 )]
-async fn pause() {
+pub async fn pause() {
     tokio::time::sleep(Duration::from_millis(10)).await;
 }

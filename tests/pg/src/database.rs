@@ -4,13 +4,14 @@ use std::process::Stdio;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::{Binaries, Options, PgError, TestPg, URL_VARIABLE, io};
+use crate::{Binaries, Options, POOLED_URL_VARIABLE, PgError, TestPg, URL_VARIABLE, io};
 
 /// The shared server: somebody else's by URL, or this process's own.
 #[derive(Debug)]
 pub struct Server {
     binaries: Binaries,
     base: String,
+    pooled: String,
     _own: Option<TestPg>,
 }
 
@@ -44,9 +45,11 @@ impl Server {
     fn open() -> Result<Self, PgError> {
         let binaries = Binaries::find()?;
         if let Ok(base) = std::env::var(URL_VARIABLE) {
+            let pooled = std::env::var(POOLED_URL_VARIABLE).unwrap_or_else(|_| base.clone());
             return Ok(Self {
                 binaries,
                 base,
+                pooled,
                 _own: None,
             });
         }
@@ -54,6 +57,7 @@ impl Server {
         Ok(Self {
             binaries,
             base: own.url("postgres"),
+            pooled: own.pooled_url("postgres"),
             _own: Some(own),
         })
     }
@@ -61,6 +65,11 @@ impl Server {
     /// The superuser's URL of a database on this server.
     pub fn url(&self, database: &str) -> String {
         with_database(&self.base, database)
+    }
+
+    /// The same through the server's pgbouncer; the direct one where it has none.
+    pub fn pooled_url(&self, database: &str) -> String {
+        with_database(&self.pooled, database)
     }
 
     /// Runs SQL as the superuser and returns what psql printed, fields separated by `|`.
@@ -144,6 +153,17 @@ impl Database {
     /// Its name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The superuser's URL through the server's pgbouncer; the direct one where it has none.
+    pub fn pooled_url(&self) -> String {
+        self.server.pooled_url(&self.name)
+    }
+
+    /// The same for another user.
+    pub fn pooled_url_as(&self, user: &str) -> String {
+        self.pooled_url()
+            .replacen("//postgres@", &format!("//{user}@"), 1)
     }
 
     /// The URL for another user of this database.

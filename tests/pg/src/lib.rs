@@ -7,15 +7,21 @@
 //! says what to install, never a skip.
 
 mod binaries;
+mod bouncer;
+pub mod certs;
 mod database;
 mod process;
 
 pub use binaries::Binaries;
+pub use bouncer::{POOLER_VARIABLE, PgBouncer};
 pub use database::{Database, Server, server};
 pub use process::{Fsync, Options, TestPg};
 
 /// Names the server that tests share: a superuser's URL.
 pub const URL_VARIABLE: &str = "BEX_TEST_PG_URL";
+
+/// Names the same server through its pgbouncer, where it has one.
+pub const POOLED_URL_VARIABLE: &str = "BEX_TEST_PG_POOLED_URL";
 
 /// Why there is no server.
 #[derive(Debug, thiserror::Error)]
@@ -26,6 +32,9 @@ pub enum PgError {
          install it, e.g. `apt-get install -y postgresql-15`"
     )]
     NotInstalled,
+    /// A pgbouncer is asked for and is not there.
+    #[error("pgbouncer is not installed; on Debian `apt-get install -y pgbouncer`")]
+    NoBouncer,
     /// Running as root and neither `postgres` nor `nobody` exists to drop to.
     #[error(
         "PostgreSQL refuses to run as root and there is no user `postgres` or `nobody` to run it as"

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::Write;
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
@@ -12,6 +13,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
+use crate::bouncer::{self, PgBouncer};
+use crate::certs::Issued;
 use crate::{Binaries, PgError, io};
 
 /// How long a start may take, crash recovery included.
@@ -22,7 +25,7 @@ const POLL: Duration = Duration::from_millis(10);
 const PORT_ATTEMPTS: u32 = 5;
 
 /// Runs the server until its stdin says `keep` (we stop it, and want its files) or closes (we vanished, nobody does).
-const KEEPER: &str = r#""$@" </dev/null & pg=$!
+pub(crate) const KEEPER: &str = r#""$@" </dev/null & pg=$!
 read -r word
 kill -QUIT $pg 2>/dev/null
 wait $pg
@@ -50,39 +53,103 @@ impl Default for Options {
     }
 }
 
+/// Whether the server speaks TLS too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Encryption {
+    None,
+    Tls,
+}
+
 /// A private server; dropped, it is stopped and its files are gone.
 #[derive(Debug)]
 pub struct TestPg {
+    // before the server, whose client it is
+    bouncer: Option<PgBouncer>,
     binaries: Binaries,
     options: Options,
     dir: TempDir,
     port: u16,
+    encryption: Encryption,
     /// the shell that stops the server when our end of its stdin closes
     keeper: Option<Child>,
 }
 
 impl TestPg {
-    /// Makes a data directory and starts a server on it.
+    /// Makes a data directory and starts a server on it, behind a pgbouncer where [`crate::POOLER_VARIABLE`] asks for one.
     ///
     /// # Errors
     /// See [`PgError`].
     pub fn start_new(options: Options) -> Result<Self, PgError> {
+        let mut pg = Self::make(options)?;
+        pg.pick_port_and_start()?;
+        if bouncer::is_wanted() {
+            pg.bouncer = Some(PgBouncer::start(&pg.binaries, pg.port)?);
+        }
+        Ok(pg)
+    }
+
+    /// A server that also speaks TLS, with this certificate.
+    ///
+    /// # Errors
+    /// See [`PgError`].
+    pub fn start_tls(options: Options, certificate: &Issued) -> Result<Self, PgError> {
+        let mut pg = Self::make(options)?;
+        pg.encryption = Encryption::Tls;
+        pg.write_certificate(certificate)?;
+        pg.pick_port_and_start()?;
+        Ok(pg)
+    }
+
+    fn make(options: Options) -> Result<Self, PgError> {
         let binaries = Binaries::find()?;
         let dir = tempfile::Builder::new()
             .prefix("bex-pg-")
             .tempdir()
             .map_err(io("cannot make a directory"))?;
         binaries.hand_over(dir.path())?;
-        let mut pg = Self {
+        let pg = Self {
+            bouncer: None,
             binaries,
             options,
             dir,
             port: 0,
+            encryption: Encryption::None,
             keeper: None,
         };
         pg.initdb()?;
-        pg.pick_port_and_start()?;
         Ok(pg)
+    }
+
+    /// Another certificate, for connections made from now on.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn replace_certificate(&self, certificate: &Issued) -> Result<(), PgError> {
+        self.write_certificate(certificate)?;
+        if let Some(pid) = self.pid() {
+            let _ = kill(Pid::from_raw(pid), Signal::SIGHUP);
+        }
+        Ok(())
+    }
+
+    fn write_certificate(&self, certificate: &Issued) -> Result<(), PgError> {
+        let write = |path: PathBuf, text: &str| {
+            fs::write(&path, text).map_err(io("cannot write the server's certificate"))?;
+            // the server refuses a key that others may read
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600))
+                .map_err(io("cannot write the server's certificate"))?;
+            self.binaries.hand_over(&path)
+        };
+        write(self.certificate(), &certificate.certificate)?;
+        write(self.key(), &certificate.key)
+    }
+
+    fn certificate(&self) -> PathBuf {
+        self.dir.path().join("server.crt")
+    }
+
+    fn key(&self) -> PathBuf {
+        self.dir.path().join("server.key")
     }
 
     /// The superuser's URL of a database, over loopback TCP.
@@ -91,6 +158,14 @@ impl TestPg {
             "postgres://postgres@127.0.0.1:{}/{database}?sslmode=disable",
             self.port
         )
+    }
+
+    /// The same through the pgbouncer before it; the direct one where there is none.
+    pub fn pooled_url(&self, database: &str) -> String {
+        match &self.bouncer {
+            Some(bouncer) => bouncer.url(database),
+            None => self.url(database),
+        }
     }
 
     /// The same over the unix socket.
@@ -278,6 +353,12 @@ impl TestPg {
                 "synchronous_commit=off",
             ]);
         }
+        if self.encryption == Encryption::Tls {
+            let file = |name: &str, path: PathBuf| format!("{name}={}", path.display());
+            command.args(["-c", "ssl=on", "-c"]);
+            command.arg(file("ssl_cert_file", self.certificate()));
+            command.arg("-c").arg(file("ssl_key_file", self.key()));
+        }
         self.keeper = Some(command.spawn().map_err(io("cannot run /bin/sh"))?);
         self.await_ready(stale, deadline)
     }
@@ -347,7 +428,7 @@ fn parent_of(pid: i32) -> Option<i32> {
     clippy::disallowed_methods,
     reason = "a bounded poll of a level; this crate has no async runtime"
 )]
-fn pause() {
+pub(crate) fn pause() {
     std::thread::sleep(POLL);
 }
 

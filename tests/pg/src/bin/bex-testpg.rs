@@ -1,9 +1,9 @@
 //! `bex-testpg run [--fsync] -- CMD…`: starts a server, names it in `BEX_TEST_PG_URL`, runs CMD, stops the server, exits
-//! with CMD's code.
+//! with CMD's code. With `BEX_TEST_POOLER=pgbouncer` a pgbouncer stands before it, named in `BEX_TEST_PG_POOLED_URL`.
 
 use std::process::{Command, ExitCode};
 
-use bex_testpg::{Fsync, Options, TestPg, URL_VARIABLE};
+use bex_testpg::{Fsync, Options, POOLED_URL_VARIABLE, TestPg, URL_VARIABLE};
 
 /// EX_USAGE of sysexits.
 const USAGE: u8 = 64;
@@ -35,6 +35,7 @@ fn main() -> ExitCode {
     let status = Command::new(&command.0)
         .args(&command.1)
         .env(URL_VARIABLE, pg.url("postgres"))
+        .env(POOLED_URL_VARIABLE, pg.pooled_url("postgres"))
         .status();
     drop(pg);
     match status {
