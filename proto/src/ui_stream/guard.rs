@@ -1,6 +1,8 @@
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
+mod calls;
+mod runs;
 mod written;
 
 use bytes::Bytes;
@@ -10,11 +12,9 @@ use super::head::{Binding, ChunkHead, ChunkKind, Form};
 use super::profile::Profile;
 use super::shape;
 use crate::ids::TurnNo;
-use crate::limits;
-use written::{
-    denied, input_error_in_two, interrupted, metadata_of, stand_in_call, turn_error, wrapped,
-    written,
-};
+use calls::Tool;
+use runs::run;
+use written::{interrupted, metadata_of, turn_error, wrapped, written};
 
 /// One chunk for a viewer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,41 +32,6 @@ pub enum Place {
     Earlier,
     /// Nothing follows, or nobody knows yet.
     Last,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Progress {
-    /// Its input is being streamed.
-    Streaming,
-    /// Its input is whole.
-    Called,
-    /// It has its output.
-    Answered,
-    /// It ended without one, and the guard said so.
-    Interrupted,
-}
-
-impl Progress {
-    fn is_open(self) -> bool {
-        matches!(self, Self::Streaming | Self::Called)
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Tool {
-    progress: Progress,
-    binding: Binding,
-    turn: TurnNo,
-    step: u32,
-    origin: Origin,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Origin {
-    /// The agent called it.
-    Agent,
-    /// Its call was lost; the guard wrote one.
-    StandIn,
 }
 
 /// The repairing state machine of one viewer's stream.
@@ -286,26 +251,6 @@ impl Guard {
         out.extend(cleaned.map(|chunk| Output::Written(Bytes::from(chunk))));
     }
 
-    /// In the order of their ids, so that every viewer sees the same.
-    fn open_tools(&self) -> Vec<(&str, &Tool)> {
-        let open = |(_, tool): &(_, &Tool)| tool.progress.is_open();
-        let tools = self.tools.iter().map(|(id, tool)| (&**id, tool));
-        let mut tools: Vec<_> = tools.filter(open).collect();
-        tools.sort_unstable_by_key(|(id, _)| *id);
-        tools
-    }
-
-    /// Answers these open calls.
-    fn interrupt(&mut self, ids: impl IntoIterator<Item = Arc<str>>, out: &mut Vec<Output>) {
-        for id in ids {
-            self.streaming.remove(&id);
-            if let Some(tool) = self.tools.get_mut(&id) {
-                out.push(interrupted(&id, tool.binding));
-                tool.progress = Progress::Interrupted;
-            }
-        }
-    }
-
     fn close_open(&mut self, out: &mut Vec<Output>) {
         out.extend(
             self.text
@@ -318,189 +263,6 @@ impl Guard {
                 .map(|id| written(json!({"type": "reasoning-end", "id": id}))),
         );
     }
-
-    /// Clients look for a half-streamed call in the current step only.
-    fn next_step(&mut self, out: &mut Vec<Output>) {
-        let streaming = std::mem::take(&mut self.streaming);
-        self.interrupt(streaming, out);
-        self.in_step = true;
-        self.step += 1;
-    }
-
-    /// Lets an id name another call than `earlier`. Clients keep one part for an id and step, so that the other call would take its
-    /// place: where the agent began no step in between, one is written.
-    fn set_apart(&mut self, id: &str, earlier: Tool, out: &mut Vec<Output>) {
-        if earlier.progress.is_open() {
-            self.interrupt([id.into()], out);
-        }
-        if earlier.step == self.step {
-            self.next_step(out);
-            out.push(written(json!({"type": "start-step"})));
-        }
-    }
-
-    fn call(
-        &mut self,
-        turn: TurnNo,
-        head: &ChunkHead,
-        bytes: &[u8],
-        out: &mut Vec<Output>,
-    ) -> Fate {
-        let Some(id) = head.chunk_id.as_deref() else {
-            return Fate::Drop;
-        };
-        let known = self.tools.get(id).copied();
-        // in another turn or step an id names another call
-        let same = known.filter(|tool| tool.turn == turn && tool.step == self.step);
-        let repeated = same.is_some_and(|tool| match (&head.kind, tool.progress) {
-            _ if tool.origin == Origin::StandIn => true,
-            // a start over: clients forget what was streamed before
-            (_, Progress::Streaming) => false,
-            (kind, Progress::Called) => *kind != ChunkKind::ToolInputError,
-            (_, Progress::Answered | Progress::Interrupted) => true,
-        });
-        let streaming = same.filter(|tool| tool.progress == Progress::Streaming);
-        // without its start nobody knows a call's name, and its whole input follows anyway
-        if repeated || (head.kind == ChunkKind::ToolInputDelta && streaming.is_none()) {
-            return Fate::Drop;
-        }
-        if let Some(earlier) = known.filter(|_| same.is_none()) {
-            self.set_apart(id, earlier, out);
-        }
-        // old clients keep one part for an id, whatever its calls are
-        let bound = known
-            .filter(|_| self.profile == Profile::Strict5)
-            .or(streaming);
-        let binding = bound.map_or(head.binding, |tool| tool.binding);
-        let progress = match head.kind {
-            ChunkKind::ToolInputStart | ChunkKind::ToolInputDelta => Progress::Streaming,
-            ChunkKind::ToolInputAvailable => Progress::Called,
-            _ => Progress::Answered,
-        };
-        let tool = Tool {
-            progress,
-            binding,
-            turn,
-            step: self.step,
-            origin: Origin::Agent,
-        };
-        self.remember(id, tool, out);
-        match (progress, streaming) {
-            (Progress::Streaming, None) => drop(self.streaming.insert(id.into())),
-            (Progress::Called | Progress::Answered, Some(_)) => drop(self.streaming.remove(id)),
-            _ => {}
-        }
-        if head.kind == ChunkKind::ToolInputError && self.profile == Profile::Strict5 {
-            let both = input_error_in_two(id, binding, bytes, self.profile);
-            out.extend(both.into_iter().flatten());
-            return Fate::Replaced;
-        }
-        if head.kind == ChunkKind::ToolInputDelta || binding == head.binding {
-            Fate::Pass
-        } else {
-            Fate::Bind(binding)
-        }
-    }
-
-    /// Takes what is known of a call. Where too many are, the oldest is forgotten.
-    fn remember(&mut self, id: &str, tool: Tool, out: &mut Vec<Output>) {
-        if let Some(known) = self.tools.get_mut(id) {
-            *known = tool;
-            return;
-        }
-        if self.calls.len() >= limits::KNOWN_CALLS
-            && let Some(oldest) = self.calls.pop_front()
-        {
-            self.streaming.remove(&oldest);
-            if let Some(tool) = self.tools.remove(&oldest)
-                && tool.progress.is_open()
-            {
-                out.push(interrupted(&oldest, tool.binding));
-            }
-        }
-        let id: Arc<str> = id.into();
-        self.calls.push_back(Arc::clone(&id));
-        self.tools.insert(id, tool);
-    }
-
-    fn answer(
-        &mut self,
-        turn: TurnNo,
-        head: &ChunkHead,
-        bytes: &[u8],
-        out: &mut Vec<Output>,
-    ) -> Fate {
-        let Some(id) = head.chunk_id.as_deref() else {
-            return Fate::Drop;
-        };
-        let known = self.tools.get(id).copied();
-        // a call that was answered in an earlier turn is not answered again: this one's was lost
-        let tool = match known.filter(|t| t.turn == turn || t.progress != Progress::Answered) {
-            Some(tool) => Tool {
-                progress: Progress::Answered,
-                ..tool
-            },
-            None => {
-                if let Some(earlier) = known {
-                    self.set_apart(id, earlier, out);
-                }
-                out.push(stand_in_call(id, head.binding));
-                Tool {
-                    progress: Progress::Answered,
-                    binding: head.binding,
-                    turn,
-                    step: self.step,
-                    origin: Origin::StandIn,
-                }
-            }
-        };
-        self.streaming.remove(id);
-        self.remember(id, tool, out);
-        let binding = tool.binding;
-        if head.kind == ChunkKind::ToolOutputDenied {
-            out.push(denied(id, binding, bytes));
-            return Fate::Replaced;
-        }
-        if binding == head.binding {
-            Fate::Pass
-        } else {
-            Fate::Bind(binding)
-        }
-    }
-}
-
-/// Text and reasoning: a run of deltas between its start and its end.
-fn run(
-    open: &mut Vec<Box<str>>,
-    (start, end): (&str, &str),
-    kind: &ChunkKind,
-    id: Option<&str>,
-    out: &mut Vec<Output>,
-) -> Fate {
-    let Some(id) = id else { return Fate::Drop };
-    let at = open.iter().position(|o| &**o == id);
-    match (kind, at) {
-        (ChunkKind::TextStart | ChunkKind::ReasoningStart, Some(_)) => {
-            out.push(written(json!({"type": end, "id": id})))
-        }
-        (ChunkKind::TextStart | ChunkKind::ReasoningStart, None) => begin(open, end, id, out),
-        (ChunkKind::TextDelta | ChunkKind::ReasoningDelta, Some(_)) => {}
-        (ChunkKind::TextDelta | ChunkKind::ReasoningDelta, None) => {
-            out.push(written(json!({"type": start, "id": id})));
-            begin(open, end, id, out);
-        }
-        (_, Some(at)) => drop(open.remove(at)),
-        (_, None) => return Fate::Drop,
-    }
-    Fate::Pass
-}
-
-/// Opens a run; where too many are open the oldest is closed.
-fn begin(open: &mut Vec<Box<str>>, end: &str, id: &str, out: &mut Vec<Output>) {
-    if open.len() >= limits::OPEN_RUNS {
-        out.push(written(json!({"type": end, "id": open.remove(0)})));
-    }
-    open.push(id.into());
 }
 
 #[cfg(test)]

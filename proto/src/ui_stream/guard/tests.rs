@@ -1,4 +1,5 @@
 use super::*;
+use crate::limits;
 
 fn feed(guard: &mut Guard, place: Place, chunks: &[&str]) -> Vec<String> {
     feed_turn(guard, TurnNo(2), place, chunks)
