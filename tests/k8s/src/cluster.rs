@@ -1,7 +1,7 @@
 //! The handle of a test.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::node::{IP_ANNOTATION, Order};
 use crate::objects::{Key, uid_of};
 use crate::options::{Image, Options, Transport};
 use crate::server::{Server, identity};
-use crate::world::{Disaster, RequestSeen, World, now, random_hex, random_uid};
+use crate::world::{Deletion, Disaster, RequestSeen, World, now, random_hex, random_uid};
 
 /// The longest that [`Cluster::eventually`] waits.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -261,6 +261,11 @@ impl Cluster {
         })
     }
 
+    /// The directory of every pod's own, which is named as its UID.
+    pub fn pods_dir(&self) -> &Path {
+        self.world.dir.path()
+    }
+
     /// The directory of a pod's volumes on this machine: `<dir>/volumes/<volume>`.
     pub fn pod_dir(&self, pod: &Value) -> PathBuf {
         self.world.pod_dir(uid_of(pod))
@@ -397,6 +402,11 @@ impl Cluster {
     /// Every answered call so far; an exec's is there from its 101 on, a watch's from its beginning.
     pub fn requests(&self) -> Vec<RequestSeen> {
         self.world.with(|state| state.requests.clone())
+    }
+
+    /// Every deletion that was asked for by the API.
+    pub fn deletions(&self) -> Vec<Deletion> {
+        self.world.with(|state| state.deletions.clone())
     }
 
     /// Every exec that was upgraded, oldest first.

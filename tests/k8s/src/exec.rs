@@ -107,9 +107,7 @@ fn container_of(pod: &Value, asked: Option<&str>, name: &str) -> Result<String, 
         {
             Ok(asked.to_owned())
         }
-        Some(asked) => Err(Failure::bad_request(format!(
-            "container {asked} is not valid for pod {name}"
-        ))),
+        Some(asked) => Err(Failure::wrong_container(asked, name)),
         None => match &containers[..] {
             [only] => Ok(only.clone()),
             several => Err(Failure::bad_request(format!(

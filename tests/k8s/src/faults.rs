@@ -31,6 +31,10 @@ pub enum Refusal {
     GetOnly,
     /// 403 with a full reason.
     Forbidden,
+    /// 404: the pod went between two calls.
+    NotFound,
+    /// 400: the pod has no such container.
+    WrongContainer,
     /// 401: the token expired.
     Unauthorized,
     /// 429 with Retry-After.

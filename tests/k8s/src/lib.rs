@@ -45,6 +45,7 @@ mod faults;
 mod node;
 mod objects;
 mod options;
+pub mod rights;
 mod server;
 mod world;
 
@@ -52,4 +53,4 @@ pub use cluster::{Cluster, ClusterError};
 pub use exec::{ExecCounts, ExecSeen, frames};
 pub use faults::{Cut, ExecPlan, Refusal, Stall};
 pub use options::{Image, Options, Style, Transport};
-pub use world::RequestSeen;
+pub use world::{Deletion, RequestSeen};

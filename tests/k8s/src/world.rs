@@ -50,6 +50,17 @@ pub struct RequestSeen {
     pub status: u16,
 }
 
+/// A deletion that somebody asked the API server for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Deletion {
+    /// The pod's namespace.
+    pub namespace: String,
+    /// The pod.
+    pub name: String,
+    /// The UID that it must have, if one was insisted on.
+    pub uid: Option<String>,
+}
+
 pub(crate) struct World {
     pub(crate) options: Options,
     pub(crate) dir: TempDir,
@@ -75,6 +86,7 @@ pub(crate) struct State {
     pub(crate) refusals: Vec<(String, String, Refusal)>,
     pub(crate) requests: Vec<RequestSeen>,
     pub(crate) execs: Vec<Arc<ExecSeen>>,
+    pub(crate) deletions: Vec<Deletion>,
     pub(crate) lives: HashMap<String, Life>,
     pub(crate) kubelet_down: bool,
     last_host: u8,

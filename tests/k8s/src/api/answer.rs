@@ -79,6 +79,10 @@ impl Failure {
         Self::status(400, "BadRequest", message)
     }
 
+    pub(crate) fn wrong_container(container: &str, pod: &str) -> Self {
+        Self::bad_request(format!("container {container} is not valid for pod {pod}"))
+    }
+
     pub(crate) fn invalid(name: &str, what: &str) -> Self {
         Self::status(422, "Invalid", format!("Pod \"{name}\" is invalid: {what}")).about(name)
     }
@@ -172,6 +176,11 @@ impl Failure {
             Refusal::EmptyForbidden => Self::Empty(StatusCode::FORBIDDEN),
             Refusal::GetOnly => Self::forbidden_without_reason(call),
             Refusal::Forbidden => Self::forbidden(call, caller),
+            Refusal::NotFound => Self::not_found(call.name.as_deref().unwrap_or_default()),
+            Refusal::WrongContainer => Self::wrong_container(
+                call.parameter("container").unwrap_or_default(),
+                call.name.as_deref().unwrap_or_default(),
+            ),
             Refusal::Unauthorized => Self::unauthorized(),
             Refusal::TooManyRequests => {
                 let what =

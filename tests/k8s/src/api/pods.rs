@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::{Body, Call, Failure, json_body};
 use crate::node::{self, Order};
 use crate::objects::{Key, has_fields, selects, uid_of};
-use crate::world::{World, now, random_uid};
+use crate::world::{Deletion, World, now, random_uid};
 
 /// What the API server takes as one object.
 const OBJECT_BYTES: usize = 3 * 1024 * 1024;
@@ -210,6 +210,12 @@ pub(super) async fn delete(
         .and_then(|g| g.parse().ok());
     let grace = options["gracePeriodSeconds"].as_u64().or(asked);
     let uid = options["preconditions"]["uid"].as_str();
+    let asked_for = Deletion {
+        namespace: key.0.clone(),
+        name: key.1.clone(),
+        uid: uid.map(str::to_owned),
+    };
+    world.with(|state| state.deletions.push(asked_for));
     let version = options["preconditions"]["resourceVersion"].as_str();
     if let Some(pod) = world.pod(&key)
         && version.is_some_and(|v| pod["metadata"]["resourceVersion"] != v)

@@ -214,6 +214,7 @@ impl Session {
             let _ = wire.close().await;
         }
         let _ = wire.writer.shutdown().await;
+        self.seen.note(|counts| counts.disconnected = true);
     }
 }
 

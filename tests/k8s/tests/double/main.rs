@@ -5,3 +5,4 @@ mod framing;
 mod pods;
 mod raw;
 mod refusals;
+mod rights;
