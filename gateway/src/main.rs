@@ -21,6 +21,8 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 struct Arguments {}
 
 fn main() -> ExitCode {
+    // a viewer keeps a few small things scattered over the heap: huge pages around them would cost more than the viewer
+    let _ = nix::sys::prctl::set_thp_disable(true);
     if let Err(answer) = Arguments::try_parse() {
         // also --help and --version come this way
         let wrong = answer.use_stderr();

@@ -182,7 +182,16 @@ impl Parts {
         });
         metrics.watch({
             let (attach, db) = (Arc::clone(&attach), db.clone());
-            move || attach.levels().into_iter().chain(pool(&db)).collect()
+            let runtime = tokio::runtime::Handle::current();
+            let tasks = move || Level {
+                name: "tasks",
+                help: "Tasks of the runtime that have not ended",
+                value: runtime.metrics().num_alive_tasks(),
+            };
+            move || {
+                let levels = attach.levels().into_iter().chain(pool(&db));
+                levels.chain([tasks()]).collect()
+            }
         });
         let metrics = Arc::new(metrics);
         let parts = Self {

@@ -1,29 +1,28 @@
 //! The body of a stream: whole events, coalesced while they come faster than they go, sent at once otherwise.
 //!
-//! There is at most one frame between the viewer's task and its connection. A connection that takes nothing for
-//! [`limits::WRITE_STALL`] ends its viewer, and ends it as broken: only a true end closes the body cleanly.
+//! There is at most one frame between the viewer's task and its connection, which takes it in pieces. A connection that takes
+//! nothing for [`limits::WRITE_STALL`] ends its viewer, and ends it as broken: only a true end closes the body cleanly.
+
+mod slot;
 
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use bex_proto::ids::PartId;
 use bex_proto::limits;
 use bex_proto::sse;
 use bytes::{BufMut, Bytes, BytesMut};
 use http_body::{Body, Frame};
-use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until};
+
+use slot::{Slot, Taken};
 
 /// Bytes that are collected before they are sent, when there is more at once.
 const FRAME_BYTES: usize = 64 * 1024;
 /// An event's lines beside its data, at most.
 const EVENT_FRAMING: usize = 64;
-/// Frames between viewer and connection.
-const FRAMES: usize = 1;
 
 /// The viewer is not there any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -39,8 +38,7 @@ pub enum ViewerGone {
 /// The writing end.
 #[derive(Debug)]
 pub struct Out {
-    frames: mpsc::Sender<Bytes>,
-    ended: Arc<AtomicBool>,
+    slot: Arc<Slot>,
     buffer: BytesMut,
     /// The last frame was sent because it was full.
     frame_was_full: bool,
@@ -53,19 +51,16 @@ pub struct Out {
 /// The reading end, for the server.
 #[derive(Debug)]
 pub struct StreamBody<G> {
-    frames: mpsc::Receiver<Bytes>,
-    ended: Arc<AtomicBool>,
+    slot: Arc<Slot>,
     /// Lives exactly as long as the body.
     _guard: G,
 }
 
 /// A body and its writing end. `guard` is dropped with the body.
 pub fn stream<G>(guard: G) -> (Out, StreamBody<G>) {
-    let (sender, frames) = mpsc::channel(FRAMES);
-    let ended = Arc::new(AtomicBool::new(false));
+    let slot = Arc::new(Slot::new());
     let out = Out {
-        frames: sender,
-        ended: Arc::clone(&ended),
+        slot: Arc::clone(&slot),
         buffer: BytesMut::new(),
         frame_was_full: false,
         last_sent: Instant::now(),
@@ -76,11 +71,22 @@ pub fn stream<G>(guard: G) -> (Out, StreamBody<G>) {
     (
         out,
         StreamBody {
-            frames,
-            ended,
+            slot,
             _guard: guard,
         },
     )
+}
+
+impl Drop for Out {
+    fn drop(&mut self) {
+        self.slot.end(slot::End::Broken);
+    }
+}
+
+impl<G> Drop for StreamBody<G> {
+    fn drop(&mut self) {
+        self.slot.leave();
+    }
 }
 
 impl Out {
@@ -127,32 +133,21 @@ impl Out {
         self.buffer.len() >= FRAME_BYTES
     }
 
-    /// Sends what was collected. When the caller gives up half-way nothing is lost: it goes with the next flush.
+    /// Sends what was collected, once the frame before was taken. When the caller gives up half-way nothing is lost: it goes with
+    /// the next flush.
     ///
     /// # Errors
     /// See [`ViewerGone`].
     pub async fn flush(&mut self) -> Result<(), ViewerGone> {
-        self.flush_within(limits::WRITE_STALL).await
-    }
-
-    /// [`Out::flush`] for a viewer that took nothing for some time already.
-    ///
-    /// # Errors
-    /// See [`ViewerGone`].
-    pub async fn flush_within(&mut self, patience: Duration) -> Result<(), ViewerGone> {
         if self.buffer.is_empty() {
             return Ok(());
         }
-        let place = match timeout(patience, self.frames.reserve()).await {
-            Ok(Ok(place)) => place,
-            Ok(Err(_)) => return Err(ViewerGone::Left),
-            Err(_) => return Err(ViewerGone::Stalled),
-        };
+        self.slot.room().await?;
         // a fresh buffer: an idle viewer keeps no memory
         let frame = std::mem::take(&mut self.buffer).freeze();
         self.bytes += frame.len() as u64;
         self.frame_was_full = frame.len() >= FRAME_BYTES;
-        place.send(frame);
+        self.slot.put(frame);
         self.last_sent = Instant::now();
         Ok(())
     }
@@ -176,7 +171,7 @@ impl Out {
                     self.buffer.put_slice(sse::KEEP_ALIVE.as_bytes());
                     self.flush().await?;
                 }
-                () = self.frames.closed() => return Err(ViewerGone::Left),
+                () = self.slot.left() => return Err(ViewerGone::Left),
             }
         }
     }
@@ -187,7 +182,7 @@ impl Out {
     /// See [`ViewerGone`].
     pub async fn close(&mut self) -> Result<(), ViewerGone> {
         self.flush().await?;
-        self.ended.store(true, Ordering::Release);
+        self.slot.end(slot::End::Clean);
         Ok(())
     }
 }
@@ -197,13 +192,13 @@ impl<G: Unpin> Body for StreamBody<G> {
     type Error = io::Error;
 
     fn poll_frame(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
-        match ready!(self.frames.poll_recv(cx)) {
-            Some(frame) => Poll::Ready(Some(Ok(Frame::data(frame)))),
-            None if self.ended.load(Ordering::Acquire) => Poll::Ready(None),
-            None => Poll::Ready(Some(Err(io::Error::new(
+        match ready!(self.slot.poll_take(cx)) {
+            Taken::Piece(piece) => Poll::Ready(Some(Ok(Frame::data(piece)))),
+            Taken::End => Poll::Ready(None),
+            Taken::Broken => Poll::Ready(Some(Err(io::Error::new(
                 io::ErrorKind::ConnectionAborted,
                 "the stream broke off",
             )))),
@@ -213,7 +208,10 @@ impl<G: Unpin> Body for StreamBody<G> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use http_body_util::BodyExt;
+    use tokio::time::timeout;
 
     use super::*;
 
@@ -256,6 +254,28 @@ mod tests {
         let before = Instant::now();
         assert_eq!(out.flush().await, Err(ViewerGone::Stalled));
         assert_eq!(before.elapsed(), limits::WRITE_STALL);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_viewer_that_takes_little_is_not() {
+        let (mut out, mut body) = stream(());
+        let slow = tokio::spawn(async move {
+            let mut read = 0;
+            while let Some(frame) = body.frame().await {
+                read += frame.expect("data").into_data().expect("data").len();
+                tokio::time::sleep(limits::WRITE_STALL - Duration::from_secs(1)).await;
+            }
+            read
+        });
+        let event = vec![b'x'; 2 * FRAME_BYTES];
+        for _ in 0..2 {
+            out.event(&event);
+            out.flush().await.expect("it takes some");
+        }
+        out.close().await.expect("there");
+        let (_, sent) = out.counts();
+        drop(out);
+        assert_eq!(slow.await.expect("no panic") as u64, sent);
     }
 
     #[tokio::test(start_paused = true)]

@@ -151,7 +151,7 @@ impl Viewer {
         let (db, session) = (self.db.clone(), self.claims.ses.clone());
         // the body ends with its writing end; the audit row is nobody's reason to wait
         drop(self);
-        if let Err(error) = db.close_stream_audit(audit, word, parts, bytes).await {
+        if let Err(error) = Box::pin(db.close_stream_audit(audit, word, parts, bytes)).await {
             tracing::warn!(%session, error = %Chain(&error), "audit row of a stream stays open");
         }
         tracing::debug!(%session, result = word, parts, bytes, "stream ended");
@@ -198,7 +198,9 @@ impl Viewer {
     {
         let until = Instant::now() + limits::SOURCE_RETRY;
         loop {
-            match self.out.quietly(question(self.db.clone())).await? {
+            // boxed, as everything is that asks the store: a viewer's task keeps room for whatever it may ever wait for
+            let asking = Box::pin(question(self.db.clone()));
+            match self.out.quietly(asking).await? {
                 Ok(answer) => return Ok(answer),
                 Err(error) => self.store_trouble(&error, until).await?,
             }

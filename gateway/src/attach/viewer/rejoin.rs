@@ -175,7 +175,7 @@ impl Viewer {
     ) -> Result<crate::attach::pull::StoreRead, Stop> {
         let until = Instant::now() + limits::SOURCE_RETRY;
         loop {
-            match self.out.quietly(self.pages.read(at)).await? {
+            match self.out.quietly(Box::pin(self.pages.read(at))).await? {
                 Ok(read) => return Ok(read),
                 Err(error) => self.store_trouble(&error, until).await?,
             }

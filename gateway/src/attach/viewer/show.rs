@@ -5,8 +5,7 @@ use std::time::Duration;
 use bex_proto::ids::PartId;
 use bex_proto::transcript::Part;
 use bex_proto::ui_stream::{ChunkHead, Folded, Output, Place};
-use bex_proto::{TurnNo, limits};
-
+use bex_proto::TurnNo;
 use tokio::time::timeout;
 
 use super::{Opened, Viewer};
@@ -118,9 +117,7 @@ impl Viewer {
             Ok(sent) => sent,
             Err(_) => {
                 self.pages.rest();
-                self.out
-                    .flush_within(limits::WRITE_STALL - PAGES_HELD)
-                    .await
+                self.out.flush().await
             }
         }
     }

@@ -8,7 +8,7 @@ const TAKEN_BYTES: u64 = 1024;
 
 /// One connection's counts.
 #[derive(Debug, Default)]
-pub(super) struct Activity {
+pub(crate) struct Activity {
     begun: AtomicU64,
     ended: AtomicU64,
     taken: AtomicU64,
@@ -20,7 +20,7 @@ pub(super) struct Activity {
 
 /// What a tick finds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(crate) enum Verdict {
     /// A request is open or began since the last tick, or its answer is being taken.
     Busy,
     /// Nothing since the last tick.
@@ -31,7 +31,7 @@ pub(super) enum Verdict {
 
 /// One open request: until its answer was handed over whole, or given up.
 #[derive(Debug)]
-pub(super) struct OpenRequest(Arc<Activity>);
+pub(crate) struct OpenRequest(Arc<Activity>);
 
 impl Drop for OpenRequest {
     fn drop(&mut self) {
@@ -40,21 +40,21 @@ impl Drop for OpenRequest {
 }
 
 impl Activity {
-    pub(super) fn begin(this: &Arc<Self>) -> OpenRequest {
+    pub(crate) fn begin(this: &Arc<Self>) -> OpenRequest {
         this.begun.fetch_add(1, Ordering::Relaxed);
         OpenRequest(Arc::clone(this))
     }
 
     /// The peer's side took this many bytes.
-    pub(super) fn took(&self, bytes: usize) {
+    pub(crate) fn took(&self, bytes: usize) {
         self.taken.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    pub(super) fn is_unused(&self) -> bool {
+    pub(crate) fn is_unused(&self) -> bool {
         self.begun.load(Ordering::Relaxed) == 0
     }
 
-    pub(super) fn tick(&self) -> Verdict {
+    pub(crate) fn tick(&self) -> Verdict {
         let begun = self.begun.load(Ordering::Relaxed);
         let taken = self.taken.load(Ordering::Relaxed);
         let began = begun != self.begun_before.swap(begun, Ordering::Relaxed);

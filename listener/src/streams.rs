@@ -1,8 +1,10 @@
-//! The tasks of HTTP/2's streams. One whose reader takes nothing ends, and with it its answer's body: hyper asks a body for
-//! nothing while the reader's window is shut, so the body itself would never hear of it.
+//! The streams of HTTP/2. One whose reader takes nothing ends, and with it its answer's body: hyper asks a body for nothing
+//! while the reader's window is shut, so the body itself would never hear of it.
 //!
 //! Only the stream is reset: its connection may carry many others for an edge proxy. HTTP/1 has no such tasks; there the socket
 //! itself stalls.
+
+mod body;
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
@@ -12,16 +14,18 @@ use std::time::Duration;
 
 use bex_proto::limits;
 use hyper::rt::Executor;
-use prometheus_client::metrics::counter::Counter;
 use tokio::time::{Sleep, sleep};
+
+use crate::Meter;
+pub(crate) use body::Handed;
 
 /// How long one frame may wait for its reader. Above a heartbeat and [`limits::WRITE_STALL`], so that a viewer gives its reader
 /// up first and its audit row says so.
-pub(super) const PATIENCE: Duration = limits::WRITE_STALL.saturating_mul(2);
+pub(crate) const PATIENCE: Duration = limits::WRITE_STALL.saturating_mul(2);
 
 /// What the body did while its stream's task ran.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Hand {
+enum Hand {
     /// It was not asked.
     Unasked,
     /// It gave a frame, which is not taken yet: it was not asked again.
@@ -35,25 +39,32 @@ tokio::task_local! {
 }
 
 /// Said by an answer's body whenever it is asked. Means nothing outside of a stream's task.
-pub(super) fn note(hand: Hand) {
+fn note(hand: Hand) {
     let _ = HAND.try_with(|noted| noted.set(hand));
 }
 
 /// Runs streams and counts those that stalled.
 #[derive(Debug, Clone)]
-pub(super) struct Streams {
-    pub(super) stalls: Counter,
+pub(crate) struct Streams<M> {
+    meter: M,
 }
 
-impl<F> Executor<F> for Streams
+impl<M> Streams<M> {
+    pub(crate) fn new(meter: M) -> Self {
+        Self { meter }
+    }
+}
+
+impl<M, F> Executor<F> for Streams<M>
 where
+    M: Meter,
     F: Future<Output = ()> + Send + 'static,
 {
     fn execute(&self, stream: F) {
-        let stalls = self.stalls.clone();
+        let meter = self.meter.clone();
         tokio::spawn(async move {
             if run(stream).await == End::Stalled {
-                stalls.inc();
+                meter.stalled();
             }
         });
     }

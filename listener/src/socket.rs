@@ -9,10 +9,10 @@ use bex_proto::limits;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-use super::activity::Activity;
+use crate::activity::Activity;
 
 /// A write that stays pending for [`limits::WRITE_STALL`] fails. A connection with nothing to write never stalls.
-pub(super) struct Watched<S> {
+pub(crate) struct Watched<S> {
     socket: S,
     activity: Arc<Activity>,
     waiting: Option<Pin<Box<Sleep>>>,
@@ -24,7 +24,7 @@ pub(super) struct Watched<S> {
 struct Stalled;
 
 /// Whether a stalled write stands at the root of `error`.
-pub(super) fn caused(error: &(dyn std::error::Error + 'static)) -> bool {
+pub(crate) fn stalled(error: &(dyn std::error::Error + 'static)) -> bool {
     std::iter::successors(Some(error), |error| error.source()).any(|error| {
         let within = error
             .downcast_ref::<io::Error>()
@@ -34,12 +34,16 @@ pub(super) fn caused(error: &(dyn std::error::Error + 'static)) -> bool {
 }
 
 impl<S> Watched<S> {
-    pub(super) fn new(socket: S, activity: Arc<Activity>) -> Self {
+    pub(crate) fn new(socket: S, activity: Arc<Activity>) -> Self {
         Self {
             socket,
             activity,
             waiting: None,
         }
+    }
+
+    pub(crate) fn into_inner(self) -> S {
+        self.socket
     }
 
     fn judge(
@@ -128,9 +132,9 @@ mod tests {
         let (written, theirs) = tokio::join!(watched.write_all(b"12345678"), slow_reader);
         written.expect("a slow reader is no stall");
         watched.write_all(b"1234").await.expect("fills the pipe");
-        let stalled = watched.write_all(b"5").await.expect_err("nobody reads");
-        assert!(caused(&stalled));
-        assert!(!caused(&io::Error::from(io::ErrorKind::TimedOut)));
+        let error = watched.write_all(b"5").await.expect_err("nobody reads");
+        assert!(stalled(&error));
+        assert!(!stalled(&io::Error::from(io::ErrorKind::TimedOut)));
         drop(theirs);
     }
 }

@@ -1,33 +1,32 @@
-//! An answer's body, which counts as an open request until it was handed over.
+//! An answer's body, whose request counts as open until it was handed over whole, or given up.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use axum::body::Body;
 use bytes::Bytes;
-use http_body::{Frame, SizeHint};
+use http_body::{Body, Frame, SizeHint};
 
-use super::activity::OpenRequest;
+use crate::activity::OpenRequest;
 
-pub(super) struct Counted {
-    body: Body,
+pub(crate) struct Counted<B> {
+    body: B,
     _open: OpenRequest,
 }
 
-impl Counted {
-    pub(super) fn new(body: Body, open: OpenRequest) -> Self {
+impl<B> Counted<B> {
+    pub(crate) fn new(body: B, open: OpenRequest) -> Self {
         Self { body, _open: open }
     }
 }
 
-impl http_body::Body for Counted {
+impl<B: Body<Data = Bytes> + Unpin> Body for Counted<B> {
     type Data = Bytes;
-    type Error = axum::Error;
+    type Error = B::Error;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         Pin::new(&mut self.body).poll_frame(cx)
     }
 
