@@ -183,3 +183,17 @@ priorityClassName: {{ . }}
     - {protocol: TCP, port: {{ . }}}
     {{- end }}
 {{- end -}}
+
+{{/* What proves one side of a call into a sandbox, as a volume. Takes the Secret's name. */}}
+{{- define "bex.execVolume" -}}
+- name: exec-tls
+  secret: {secretName: {{ . | quote }}, defaultMode: 0440}
+{{- end -}}
+
+{{- define "bex.execMount" -}}
+- {name: exec-tls, mountPath: /etc/bex/exec, readOnly: true}
+{{- end -}}
+
+{{- define "bex.execHost" -}}
+{{ include "bex.fullname" . }}-gateway-exec.{{ .Release.Namespace }}.svc
+{{- end -}}

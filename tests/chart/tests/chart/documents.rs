@@ -1,0 +1,113 @@
+//! Documents that describe the chart or what it watches are current.
+
+use std::collections::BTreeSet;
+
+use bex_testchart::objects::{at, items, of_kind};
+use bex_testchart::{helm, readme, tables, text};
+use serde_json::Value;
+
+/// What a counter's name has in the text that is scraped and not in the table.
+const SUFFIXES: [&str; 4] = ["_bucket", "_count", "_sum", "_total"];
+
+fn known_metrics() -> BTreeSet<String> {
+    let rows = tables::rows(&text("docs/metrics.md").unwrap());
+    rows.iter().flat_map(|row| tables::code(&row[0])).collect()
+}
+
+/// Every word of a query that is a metric of ours.
+fn metrics_of(query: &str) -> Vec<String> {
+    let words = query.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+    words.filter(|w| w.starts_with("bex_")).map(str::to_owned).collect()
+}
+
+fn is_known(known: &BTreeSet<String>, metric: &str) -> bool {
+    let bare = SUFFIXES.iter().filter_map(|suffix| metric.strip_suffix(suffix));
+    known.contains(metric) || bare.into_iter().any(|bare| known.contains(bare))
+}
+
+fn rules() -> Vec<Value> {
+    let objects = helm::render("full", &[]).unwrap();
+    let rules = of_kind(&objects, "PrometheusRule").next().unwrap();
+    items(&rules["spec"]["groups"][0]["rules"]).to_vec()
+}
+
+#[test]
+fn the_readme_is_what_the_values_say() {
+    let expected = readme::generate(&text("charts/bex/values.yaml").unwrap()).unwrap();
+    let found = text("charts/bex/README.md").unwrap();
+    assert!(found == expected, "charts/bex/README.md is old: run scripts/chart readme");
+}
+
+#[test]
+fn the_schema_knows_every_value_and_no_other() {
+    let schema: Value = serde_json::from_str(&text("charts/bex/values.schema.json").unwrap()).unwrap();
+    let values: Value = serde_saphyr::from_str(&text("charts/bex/values.yaml").unwrap()).unwrap();
+    fn compare(at: &str, schema: &Value, values: &Value, faults: &mut Vec<String>) {
+        let Some(properties) = schema["properties"].as_object() else {
+            return;
+        };
+        let Some(values) = values.as_object().filter(|v| !v.is_empty()) else {
+            return;
+        };
+        for (key, schema) in properties.iter().filter(|(key, _)| *key != "global") {
+            match values.get(key) {
+                Some(value) => compare(&format!("{at}/{key}"), schema, value, faults),
+                None => faults.push(format!("{at}/{key} is not in values.yaml")),
+            }
+        }
+    }
+    let mut faults = Vec::new();
+    compare("", &schema, &values, &mut faults);
+    assert_eq!(faults, [""; 0]);
+}
+
+#[test]
+fn every_alert_watches_a_metric_that_exists_and_has_an_entry_in_the_runbook() {
+    let known = known_metrics();
+    let rules = rules();
+    assert!(rules.len() >= 10, "{}", rules.len());
+    for rule in &rules {
+        let named = metrics_of(at(rule, "/expr"));
+        assert!(!named.is_empty(), "{}", at(rule, "/alert"));
+        for metric in named {
+            assert!(is_known(&known, &metric), "{}: {metric}", at(rule, "/alert"));
+        }
+        let link = at(rule, "/annotations/runbook_url");
+        let anchor = format!("#{}", at(rule, "/alert").to_lowercase());
+        assert!(link.ends_with(&anchor), "{link}");
+    }
+    let alerts: Vec<_> = rules.iter().map(|rule| at(rule, "/alert").to_owned()).collect();
+    let runbook = text("docs/runbook.md").unwrap();
+    assert_eq!(tables::headings(&runbook, 2), alerts, "docs/runbook.md has one entry per alert, in their order");
+}
+
+#[test]
+fn the_dashboard_shows_metrics_that_exist() {
+    let known = known_metrics();
+    let objects = helm::render("full", &[]).unwrap();
+    let mut maps = of_kind(&objects, "ConfigMap");
+    let map = maps.find(|m| at(m, "/metadata/name").ends_with("-dashboard")).unwrap();
+    assert_eq!(at(map, "/metadata/labels/grafana_dashboard"), "1");
+    let dashboard: Value = serde_json::from_str(at(map, "/data/bex.json")).unwrap();
+    let queries: Vec<_> = items(&dashboard["panels"])
+        .iter()
+        .flat_map(|panel| items(&panel["targets"]))
+        .map(|target| at(target, "/expr").to_owned())
+        .collect();
+    assert!(queries.len() >= 10, "{}", queries.len());
+    for query in queries {
+        let named = metrics_of(&query);
+        assert!(!named.is_empty(), "{query}");
+        for metric in named {
+            assert!(is_known(&known, &metric), "{query}: {metric}");
+        }
+    }
+}
+
+#[test]
+fn the_autoscaler_goes_by_a_metric_that_exists() {
+    let objects = helm::render("full", &[]).unwrap();
+    let scaler = of_kind(&objects, "HorizontalPodAutoscaler").next().unwrap();
+    let metric = at(scaler, "/spec/metrics/0/pods/metric/name");
+    assert!(known_metrics().contains(metric), "{metric}");
+}

@@ -1,0 +1,302 @@
+//! It lints, renders, and what it renders is what clusters take.
+
+use bex_testchart::helm::{self, CLUSTERS, NAMESPACE, VALUES};
+use bex_testchart::objects::{at, items, name, of_kind, pods};
+use serde_json::{Value, json};
+
+/// Of operators, of whom no schema is at hand; their few fields are looked at below.
+const FOREIGN: &str = "monitoring.coreos.com/v1";
+
+#[test]
+fn every_set_of_values_lints_and_is_valid_in_old_and_new_clusters() {
+    for values in VALUES {
+        helm::lint(values).unwrap();
+        let mut objects = helm::render(values, &[]).unwrap();
+        objects.retain(|object| at(object, "/apiVersion") != FOREIGN);
+        assert!(objects.len() > 20, "{values}: {} objects", objects.len());
+        for version in CLUSTERS {
+            helm::validate(&objects, version).unwrap();
+        }
+    }
+}
+
+#[test]
+fn an_unknown_field_would_be_found() {
+    let mut objects = helm::render("minimal", &[]).unwrap();
+    let deployment = objects
+        .iter_mut()
+        .find(|o| at(o, "/kind") == "Deployment")
+        .unwrap();
+    deployment["spec"]["replica"] = json!(1);
+    let fault = helm::validate(&objects, CLUSTERS[1])
+        .unwrap_err()
+        .to_string();
+    assert!(fault.contains("replica"), "{fault}");
+}
+
+#[test]
+fn what_cannot_work_is_refused_with_its_name() {
+    for (values, more, named) in [
+        ("", vec![], "/sandboxes/namespaces"),
+        ("", vec![], "/profiles"),
+        ("minimal", vec!["--set=database.password=x"], "password"),
+        (
+            "minimal",
+            vec!["--set=sandboxes.namespaces={kube-system}"],
+            "/sandboxes/namespaces/0",
+        ),
+        (
+            "minimal",
+            vec!["--set=sandboxes.template.agentUser.uid=0"],
+            "/sandboxes/template/agentUser/uid",
+        ),
+        (
+            "minimal",
+            vec!["--set=shutdown.drainSeconds=10"],
+            "/shutdown/drainSeconds",
+        ),
+        (
+            "minimal",
+            vec!["--set-json=networkPolicies.attachClients=[]"],
+            "/networkPolicies/attachClients",
+        ),
+        (
+            "minimal",
+            vec!["--set=auth.oidc.jwksUrl=http://issuer"],
+            "/auth/oidc/jwksUrl",
+        ),
+        (
+            "minimal",
+            vec!["--set=ingress.enabled=false"],
+            "gateway.publicUrl is needed",
+        ),
+        (
+            "minimal",
+            vec!["--set=networkPolicies.database.isolate=true"],
+            "podLabels is needed",
+        ),
+        ("tls", vec!["--set=ingress.controller=none"], "must differ"),
+    ] {
+        let fault = helm::render(values, &more).unwrap_err().to_string();
+        assert!(fault.contains(named), "{more:?}: {fault}");
+    }
+}
+
+#[test]
+fn streams_of_one_session_meet_and_nothing_is_held_back() {
+    for (values, key, hash, buffering) in [
+        (
+            "minimal",
+            "nginx.ingress.kubernetes.io/upstream-hash-by",
+            "$uri",
+            "nginx.ingress.kubernetes.io/proxy-buffering=off",
+        ),
+        (
+            "tls",
+            "nginx.org/lb-method",
+            "hash $uri consistent",
+            "nginx.org/proxy-buffering=False",
+        ),
+    ] {
+        let objects = helm::render(values, &[]).unwrap();
+        let attach = of_kind(&objects, "Ingress")
+            .find(|o| at(o, "/metadata/name") == "bex-attach")
+            .unwrap();
+        let annotations = &attach["metadata"]["annotations"];
+        assert_eq!(annotations[key], hash);
+        let (name, value) = buffering.split_once('=').unwrap();
+        assert_eq!(annotations[name], value);
+        let path = &attach["spec"]["rules"][0]["http"]["paths"][0];
+        assert_eq!(path["path"], "/v1/(agent|remote)-sessions/[^/]+/stream");
+        assert_eq!(
+            path["backend"]["service"],
+            json!({"name": "bex-gateway", "port": {"name": "attach"}})
+        );
+    }
+}
+
+#[test]
+fn a_gateway_has_time_to_drain() {
+    for values in VALUES {
+        let objects = helm::render(values, &[]).unwrap();
+        for deployment in of_kind(&objects, "Deployment") {
+            let pod = &deployment["spec"]["template"]["spec"];
+            let grace = pod["terminationGracePeriodSeconds"].as_u64().unwrap();
+            let sleep = &pod["containers"][0]["lifecycle"]["preStop"]["sleep"]["seconds"];
+            // docs/operations.md: 25 s from SIGTERM to SIGKILL
+            assert!(
+                grace >= sleep.as_u64().unwrap() + 25,
+                "{}",
+                name(deployment)
+            );
+            // a new pod serves before an old one goes
+            assert_eq!(
+                deployment["spec"]["strategy"]["rollingUpdate"]["maxUnavailable"],
+                0
+            );
+        }
+    }
+}
+
+#[test]
+fn the_schema_is_brought_up_to_date_first_and_can_reach_its_database() {
+    let objects = helm::render("full", &[]).unwrap();
+    let hook = |kind| {
+        let mut found =
+            of_kind(&objects, kind).filter(|o| at(o, "/metadata/name") == "transcripts-migrate");
+        &found.next().unwrap()["metadata"]["annotations"]
+    };
+    for kind in ["Job", "NetworkPolicy"] {
+        assert_eq!(hook(kind)["helm.sh/hook"], "pre-install,pre-upgrade");
+    }
+    let weight = |kind| {
+        hook(kind)["helm.sh/hook-weight"]
+            .as_str()
+            .unwrap()
+            .parse::<i32>()
+            .unwrap()
+    };
+    assert!(weight("NetworkPolicy") < weight("Job"));
+}
+
+#[test]
+fn what_names_another_object_finds_it() {
+    for values in VALUES {
+        let objects = helm::render(values, &[]).unwrap();
+        let pods = pods(&objects);
+        let selected = |selector: &Value| {
+            let selector = selector.as_object().unwrap().clone();
+            pods.iter()
+                .filter(move |(_, pod)| {
+                    selector
+                        .iter()
+                        .all(|(k, v)| pod["metadata"]["labels"][k] == *v)
+                })
+                .map(|(_, pod)| &pod["spec"])
+                .collect::<Vec<_>>()
+        };
+        for service in of_kind(&objects, "Service") {
+            let [pod] = selected(&service["spec"]["selector"])[..] else {
+                panic!("{values}: {} selects not one kind of pod", name(service));
+            };
+            for port in items(&service["spec"]["ports"]) {
+                let mut ports = items(&pod["containers"][0]["ports"]).iter();
+                let target = ports.find(|p| p["name"] == port["targetPort"]).unwrap();
+                assert_eq!(target["containerPort"], port["port"], "{}", name(service));
+            }
+        }
+        for budget in of_kind(&objects, "PodDisruptionBudget") {
+            assert_eq!(
+                selected(&budget["spec"]["selector"]["matchLabels"]).len(),
+                1,
+                "{}",
+                name(budget)
+            );
+        }
+        for scaler in of_kind(&objects, "HorizontalPodAutoscaler") {
+            let target = &scaler["spec"]["scaleTargetRef"]["name"];
+            let deployment =
+                of_kind(&objects, "Deployment").find(|d| d["metadata"]["name"] == *target);
+            assert!(
+                deployment.unwrap()["spec"].get("replicas").is_none(),
+                "two would set how many there are"
+            );
+        }
+        for (owner, pod) in &pods {
+            let Some(account) = pod["spec"]["serviceAccountName"].as_str() else {
+                continue;
+            };
+            let mut accounts = of_kind(&objects, "ServiceAccount");
+            assert!(
+                accounts.any(|a| at(a, "/metadata/name") == account),
+                "{owner}"
+            );
+        }
+        for ingress in of_kind(&objects, "Ingress") {
+            let backend = ingress
+                .pointer("/spec/rules/0/http/paths/0/backend/service")
+                .unwrap();
+            let service =
+                of_kind(&objects, "Service").find(|s| s["metadata"]["name"] == backend["name"]);
+            assert_eq!(
+                service.unwrap()["spec"]["ports"][0]["name"],
+                backend["port"]["name"]
+            );
+        }
+        for monitor in of_kind(&objects, "ServiceMonitor") {
+            assert_eq!(at(monitor, "/metadata/namespace"), NAMESPACE);
+            let wanted = monitor["spec"]["selector"]["matchLabels"]
+                .as_object()
+                .unwrap();
+            let found = of_kind(&objects, "Service").filter(|service| {
+                wanted
+                    .iter()
+                    .all(|(k, v)| service["metadata"]["labels"][k] == *v)
+            });
+            let mut ports: Vec<_> = found
+                .map(|s| s["spec"]["ports"][0]["port"].clone())
+                .collect();
+            ports.sort_by_key(Value::to_string);
+            assert_eq!(ports, [json!(8084), json!(9080)]);
+            assert_eq!(monitor["spec"]["endpoints"][0]["port"], "admin");
+        }
+    }
+}
+
+#[test]
+fn the_binaries_are_told_what_the_values_say() {
+    let objects = helm::render("full", &[]).unwrap();
+    let config = of_kind(&objects, "ConfigMap")
+        .find(|c| at(c, "/metadata/name") == "transcripts-api")
+        .unwrap();
+    let file =
+        |name: &str| serde_json::from_str::<Value>(config["data"][name].as_str().unwrap()).unwrap();
+    assert_eq!(
+        file("template.json")["agentUser"],
+        json!({"uid": 1000, "gid": 1000})
+    );
+    assert_eq!(
+        file("profiles.json")["profiles"]["coder"]["agent"]["permissions"],
+        "deny"
+    );
+    let variable = |component: &str, name: &str| {
+        let deployment = of_kind(&objects, "Deployment")
+            .find(|d| at(d, "/metadata/name") == component)
+            .unwrap();
+        let env = &deployment["spec"]["template"]["spec"]["containers"][0]["env"];
+        items(env)
+            .iter()
+            .find(|e| e["name"] == name)
+            .cloned()
+            .unwrap_or_default()
+    };
+    let api = |name| variable("transcripts-api", name)["value"].clone();
+    assert_eq!(
+        api("BEX_SANDBOX_NAMESPACES"),
+        "team-a-sandbox,team-b-sandbox"
+    );
+    assert_eq!(
+        api("BEX_EXEC_URL"),
+        "https://transcripts-gateway-exec.plane.svc:8081"
+    );
+    assert_eq!(api("BEX_ATTACH_PUBLIC_URL"), "https://stream.bex.example");
+    assert_eq!(api("BEX_IDLE_GRACE_MS"), "1800000");
+    // each side asks for the other's name
+    assert_eq!(variable("transcripts-gateway", "BEX_EXEC_TLS_CLIENT_NAME")["value"], "bex-api");
+    // a ring that is being rotated
+    let ring = |component, name| variable(component, name)["valueFrom"]["secretKeyRef"].clone();
+    assert_eq!(
+        ring("transcripts-gateway", "BEX_ATTACH_KEYS"),
+        json!({"name": "bex-keys", "key": "attach-next"})
+    );
+    assert_eq!(
+        ring("transcripts-api", "BEX_ATTACH_KEYS"),
+        json!({"name": "bex-keys", "key": "attach"})
+    );
+    let notes = helm::notes("minimal").unwrap();
+    assert!(
+        notes.contains("helm test bex")
+            && notes.contains("WARNING: streams and tickets travel without TLS"),
+        "{notes}"
+    );
+}
