@@ -1,20 +1,20 @@
 # Everything a person types here; CI calls the same targets. Needs Rust and make; the rest is installed or named.
 .DEFAULT_GOAL := help
-.PHONY: help demo up down status test nightly clients chart images bench crowd fmt lint
+.PHONY: help demo up down status test test-kubernetes nightly clients bench crowd fmt lint
 
 export CARGO_TARGET_DIR ?= target
 BIN := $(CARGO_TARGET_DIR)/debug
 BUILD := cargo build --workspace --bins --quiet
 
 help: ## what there is
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST)
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST)
 
-demo: ## one session live, then its replay; STREAM=file.sse plays a recording, KEEP=1 leaves the stack running
+demo: ## one session live, then its replay; STREAM=file.sse plays a recording, KEEP=1 leaves the stack running, SANDBOX=kubernetes in a pod of a double of a cluster
 	@scripts/setup postgres
 	@$(BUILD)
 	@$(if $(STREAM),STREAM='$(STREAM)') $(if $(KEEP),KEEP='$(KEEP)') $(BIN)/bex-demo
 
-up: ## the stack in the background; .bex/dev.json tells where
+up: ## the stack in the background; .bex/dev.json tells where; SANDBOX=kubernetes as above
 	@scripts/setup postgres
 	@$(BUILD)
 	@$(BIN)/bex-stack up
@@ -27,20 +27,17 @@ status: ## whether it runs
 	@test -x $(BIN)/bex-stack || $(BUILD)
 	@$(BIN)/bex-stack status
 
-test: ## format, lint, unit, store on real PostgreSQL, end to end with the real binaries, the AI SDK's clients
+test: ## format, lint, unit, store on real PostgreSQL, end to end with the real binaries, in both kinds of sandboxes, the AI SDK's clients
 	@scripts/test
+
+test-kubernetes: ## the end-to-end tests with sandboxes that are pods of a double of a cluster
+	@scripts/test build pods
 
 nightly: ## as test, with ten times the random cases and fifty times the viewers
 	@BEX_MERGE_CASES=10000 BEX_CLIENTS_RANDOM=1000 BEX_JOIN_ATTACHES=10000 BEX_JOIN_PARTS=10000 NEXTEST_PROFILE=nightly scripts/test
 
 clients: ## the AI SDK's clients, oldest and newest, read stored transcripts; pages in jsdom and Chromium watch sessions
 	@scripts/clients
-
-chart: ## the Helm chart without a cluster: schemas, who reaches whom, who may what
-	@scripts/chart
-
-images: ## images of api, gateway and driver by buildah, no daemon, no registry; prints their sizes
-	@scripts/images
 
 bench: ## the figures of the README, each beside its floor
 	@scripts/setup postgres nginx

@@ -1,18 +1,18 @@
 //! A double of a cluster for a stack: its sandboxes are pods there, made by the api's account and entered by the gateway's.
 
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use bex_proto::driver::log_file;
+use bex_proto::SessionId;
 use bex_proto::launch::POD_DRIVER_BIN;
-use bex_proto::{SessionId, TurnNo};
-use bex_testk8s::{Cluster, Image, Options, Transport};
+use bex_testk8s::{Cluster, Image, Options, Transport, rights};
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
 use crate::eventually;
 use crate::scenario::STEP;
-use crate::stack::{StackOptions, WORKSPACE, bin_dir};
+use crate::stack::{OTHER_WORKSPACE, WORKSPACE};
 
 /// The image of the stack's sandboxes.
 pub const IMAGE: &str = "sandbox:1";
@@ -20,72 +20,78 @@ pub const IMAGE: &str = "sandbox:1";
 pub const API: (&str, &str) = ("bex", "api");
 /// Of the gateway's.
 pub const GATEWAY: (&str, &str) = ("bex", "gateway");
+/// The key of a credential in its Secret.
+const SECRET_KEY: &str = "value";
+const TEMPLATE: &str = "template.json";
+/// Between the end of a process and the word of its pod.
+const TOLD: Duration = Duration::from_secs(10);
 
-/// See the module's text. It must live longer than its stack.
+type Env = Vec<(String, String)>;
+
+/// See the module's text. It must live longer than its stack's processes.
 pub struct PodCluster {
     /// The double.
     pub double: Cluster,
-    dir: TempDir,
+}
+
+impl std::fmt::Debug for PodCluster {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PodCluster").finish_non_exhaustive()
+    }
 }
 
 impl PodCluster {
-    /// A cluster with the stack's namespace, its image, and both accounts with the rights they need and no other.
+    /// A cluster with the stack's namespace, an image with this driver, and both accounts with the rights they need and no other. The
+    /// other workspace is configured and has no namespace.
     ///
     /// # Errors
-    /// When the double does not start, or the driver is not built.
-    pub async fn start() -> anyhow::Result<Self> {
+    /// When the double does not start.
+    pub(crate) async fn start(driver: PathBuf) -> anyhow::Result<Self> {
         let options = Options {
             transport: Transport::Tls,
             ..Options::default()
         };
         let double = Cluster::start(options).await?;
-        let driver = bin_dir()?.join("bex-driver");
-        ensure!(driver.is_file(), "{} is not built", driver.display());
         double.image(IMAGE, Image::pause().file(POD_DRIVER_BIN, driver));
-        let namespace = namespace();
-        double.namespace(&namespace);
-        let life: &[&str] = &["create", "get", "list", "watch", "delete"];
-        double.grant(&namespace, API, &[("pods", life)]);
-        let entry: &[&str] = &["get", "create"];
-        double.grant(
-            &namespace,
-            GATEWAY,
-            &[("pods", &["get"]), ("pods/exec", entry)],
-        );
-        let dir = tempfile::Builder::new().prefix("bex-pods-").tempdir()?;
-        Ok(Self { double, dir })
+        double.namespace(&namespace());
+        for namespace in namespaces() {
+            double.grant(&namespace, API, rights::API);
+            double.grant(&namespace, GATEWAY, rights::GATEWAY);
+        }
+        Ok(Self { double })
     }
 
-    /// The options of a stack whose sandboxes are pods of this image.
-    ///
-    /// # Errors
-    /// When a file cannot be written.
-    pub fn options(&self, image: &str, mut options: StackOptions) -> anyhow::Result<StackOptions> {
-        let template = self.dir.path().join("template.json");
-        std::fs::write(&template, json!({"image": image}).to_string())?;
-        let text = |path: PathBuf| path.display().to_string();
-        let pairs = |pairs: &[(&str, String)]| -> Vec<(String, String)> {
-            let own = |(name, value): &(&str, String)| ((*name).to_owned(), value.clone());
-            pairs.iter().map(own).collect()
-        };
-        options.api_env.extend(pairs(&[
+    /// What the api is told of it; the sandboxes' template is written to `dir`.
+    pub(crate) fn api_env(&self, dir: &Path) -> anyhow::Result<Env> {
+        let template = dir.join(TEMPLATE);
+        std::fs::write(&template, json!({"image": IMAGE}).to_string())?;
+        let kubeconfig = self.double.kubeconfig(API.0, API.1)?;
+        Ok(own([
             ("BEX_SANDBOX_KIND", "kubernetes".into()),
-            ("BEX_SANDBOX_NAMESPACES", namespace()),
-            ("BEX_SANDBOX_TEMPLATE", text(template)),
-            (
-                "BEX_KUBECONFIG",
-                text(self.double.kubeconfig(API.0, API.1)?),
-            ),
-        ]));
-        options.gateway_env.extend(pairs(&[
+            ("BEX_SANDBOX_NAMESPACES", namespaces().join(",")),
+            ("BEX_SANDBOX_TEMPLATE", template.display().to_string()),
+            ("BEX_KUBECONFIG", kubeconfig.display().to_string()),
+        ]))
+    }
+
+    /// What the gateway is told of it.
+    pub(crate) fn gateway_env(&self) -> anyhow::Result<Env> {
+        let kubeconfig = self.double.kubeconfig(GATEWAY.0, GATEWAY.1)?;
+        Ok(own([
             ("BEX_SANDBOX_KIND", "kubernetes".into()),
             ("BEX_POD_NETWORKS", self.double.pod_network()),
-            (
-                "BEX_KUBECONFIG",
-                text(self.double.kubeconfig(GATEWAY.0, GATEWAY.1)?),
-            ),
-        ]));
-        Ok(options)
+            ("BEX_KUBECONFIG", kubeconfig.display().to_string()),
+        ]))
+    }
+
+    /// Makes each credential a Secret of its name.
+    pub(crate) fn keep(&self, secrets: &BTreeMap<String, String>) {
+        for (name, value) in secrets {
+            let metadata = json!({"name": name, "namespace": namespace()});
+            self.double.apply(
+                &json!({"kind": "Secret", "metadata": metadata, "stringData": {SECRET_KEY: value}}),
+            );
+        }
     }
 
     /// The pods of a session.
@@ -106,27 +112,12 @@ impl PodCluster {
         Ok(name.context("a pod has a name")?.to_owned())
     }
 
-    /// Opens the gate of the demo agent's prompt.
-    ///
-    /// # Errors
-    /// When the session has no pod.
-    pub fn open_gate(&self, session: &SessionId, gate: &str) -> anyhow::Result<()> {
-        let pods = self.pods(session);
-        let pod = pods.first().context("the session has no pod")?;
-        let work = self.double.pod_dir(pod).join("volumes/work");
-        std::fs::write(work.join(gate), b"").context("cannot open the gate")
-    }
-
-    /// Waits until the driver of a session's first turn has logged a text.
-    ///
-    /// # Errors
-    /// When it has not within [`STEP`].
-    pub async fn said(&self, session: &SessionId, text: &str) -> anyhow::Result<()> {
-        eventually("the driver said it", STEP, async || {
+    /// Waits until no pod of a session is said to run.
+    pub(crate) async fn none_runs(&self, session: &SessionId) -> anyhow::Result<()> {
+        eventually("the pods are seen to have ended", TOLD, async || {
             let pods = self.pods(session);
-            let driver = self.double.pod_dir(pods.first()?).join("volumes/driver");
-            let log = std::fs::read_to_string(driver.join(log_file(TurnNo(1)))).ok()?;
-            log.contains(text).then_some(())
+            let runs = pods.iter().any(|pod| pod["status"]["phase"] == "Running");
+            (!runs).then_some(())
         })
         .await
     }
@@ -146,4 +137,17 @@ impl PodCluster {
 /// Where the stack's sandboxes are.
 pub fn namespace() -> String {
     format!("{WORKSPACE}-sandbox")
+}
+
+/// The name by which the api knows a credential of a cluster.
+pub(crate) fn secret_ref(name: &str) -> String {
+    format!("{name}/{SECRET_KEY}")
+}
+
+fn namespaces() -> [String; 2] {
+    [namespace(), format!("{OTHER_WORKSPACE}-sandbox")]
+}
+
+fn own<const N: usize>(pairs: [(&str, String); N]) -> Env {
+    pairs.map(|(name, value)| (name.to_owned(), value)).into()
 }

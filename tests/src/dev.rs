@@ -18,7 +18,7 @@ use anyhow::Context;
 use serde::{Deserialize, Serialize};
 
 use crate::client::{ApiClient, Secrets};
-use crate::stack::{Sandboxes, Stack, WORKSPACE};
+use crate::stack::{SandboxKind, Sandboxes, Stack, WORKSPACE};
 
 /// The file's name within the stack's directory.
 pub const DEV_FILE: &str = "dev.json";
@@ -53,7 +53,9 @@ pub struct Dev {
     pub stack_pid: u32,
     /// Logs.
     pub log_dir: PathBuf,
-    /// Sandboxes.
+    /// Where sandboxes are.
+    pub sandbox_kind: SandboxKind,
+    /// Their files.
     pub sandbox_dir: PathBuf,
     /// Recordings that may be played.
     pub play_dir: PathBuf,
@@ -102,6 +104,7 @@ impl Dev {
             api_pid: stack.api_pid().context("the api does not run")?,
             stack_pid: std::process::id(),
             log_dir: stack.log_dir(),
+            sandbox_kind: stack.sandboxes.kind(),
             sandbox_dir: stack.sandboxes.dir().to_owned(),
             play_dir: stack.play_dir(),
             isolation: Isolation::None,
@@ -160,7 +163,7 @@ impl Dev {
 
     /// The sandboxes.
     pub fn sandboxes(&self) -> Sandboxes {
-        Sandboxes::new(self.sandbox_dir.clone())
+        Sandboxes::new(self.sandbox_kind, self.sandbox_dir.clone())
     }
 }
 

@@ -1,16 +1,16 @@
 //! Steps that many end-to-end tests take.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
+use bex_proto::driver::log_file;
 use bex_proto::session::Phase;
-use bex_proto::{PartId, SessionId};
+use bex_proto::{PartId, SessionId, TurnNo};
 use bytes::Bytes;
 
 use crate::client::{ApiClient, Turn, Viewer};
 use crate::eventually;
-use crate::stack::{Stack, StackOptions, bin_dir, pid_lives};
+use crate::stack::{Driver, Stack, StackOptions, pid_lives};
 use crate::tally::{Parts, Tally};
 
 /// The longest any one step takes on a busy machine; steps are waited for by what they change.
@@ -140,8 +140,21 @@ impl Stack {
     /// # Errors
     /// When the session has no sandbox.
     pub fn open_gate(&self, session: &SessionId, gate: &str) -> anyhow::Result<()> {
-        let dir = self.sandboxes.work_dir(session)?;
+        let dir = self.sandboxes.newest(session)?.work_dir;
         std::fs::write(dir.join(gate), b"").context("cannot open the gate")
+    }
+
+    /// Waits until the driver of a session's newest sandbox has logged a text of its first turn.
+    ///
+    /// # Errors
+    /// When it has not within [`STEP`].
+    pub async fn said(&self, session: &SessionId, text: &str) -> anyhow::Result<()> {
+        eventually("the driver said it", STEP, async || {
+            let log = self.sandboxes.newest(session).ok()?.driver_dir;
+            let log = std::fs::read_to_string(log.join(log_file(TurnNo(1)))).ok()?;
+            log.contains(text).then_some(())
+        })
+        .await
     }
 
     /// Waits until nothing is left of a session's sandboxes.
@@ -154,7 +167,11 @@ impl Stack {
             let lives = drivers.iter().any(|driver| pid_lives(driver.pid));
             (!lives && self.sandboxes.of(session).is_empty()).then_some(())
         })
-        .await
+        .await?;
+        match self.cluster() {
+            Ok(cluster) => cluster.gone(session).await,
+            Err(_) => Ok(()),
+        }
     }
 
     /// Puts a recording where it may be played; returns its name.
@@ -170,15 +187,10 @@ impl Stack {
 
 impl StackOptions {
     /// Sandboxes of this stack run the faulty driver.
-    ///
-    /// # Errors
-    /// When it is not built.
-    pub fn with_fake_driver(mut self) -> anyhow::Result<Self> {
-        let fake: PathBuf = bin_dir()?.join("bex-fake-driver");
-        let setting = ("BEX_DRIVER_BIN".to_owned(), fake.display().to_string());
-        self.api_env.push(setting.clone());
-        self.gateway_env.push(setting);
-        Ok(self)
+    #[must_use]
+    pub fn with_fake_driver(mut self) -> Self {
+        self.driver = Driver::Faulty;
+        self
     }
 
     /// Adds a variable to the api's environment.

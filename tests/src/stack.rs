@@ -1,4 +1,4 @@
-//! The whole system on one machine: a private PostgreSQL, api, gateway, sandboxes of the local kind, on free ports.
+//! The whole system on one machine: a private PostgreSQL, api, gateway, sandboxes of either kind, on free ports.
 //!
 //! [`Stack::stop`] ends everything in order and inspects the logs; dropped, a stack is killed. Either way no process of it is
 //! left, drivers and their agents included, though those live in process sessions of their own.
@@ -7,6 +7,7 @@ mod binaries;
 mod config;
 mod jwks;
 mod keys;
+mod kind;
 mod logs;
 mod ports;
 mod process;
@@ -18,19 +19,23 @@ pub use binaries::bin_dir;
 pub use config::ORIGIN;
 pub use jwks::{AUDIENCE, ISSUER, Issuer, SigningKey, claims, signed, unsigned};
 pub use keys::{Keys, Tokens, ring};
+pub use kind::{SANDBOX, SandboxKind};
 pub use logs::LogRules;
 pub use replica::Replica;
-pub use sandboxes::{Sandboxes, command_line, pid_lives};
+pub use sandboxes::{Sandbox, Sandboxes, command_line, pid_lives};
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
+use bex_proto::SessionId;
 use bex_testpg::{Options, TestPg};
 use tempfile::TempDir;
 
 use crate::client::{ApiClient, Secrets};
+use crate::cluster::{self, PodCluster};
 use crate::eventually;
 use process::Process;
 
@@ -46,9 +51,34 @@ const PORT_ATTEMPTS: u32 = 5;
 /// What the contract gives a process to end after SIGTERM.
 const GRACE: Duration = Duration::from_secs(25);
 
+/// What stands in sandboxes as the driver.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Driver {
+    /// The real one.
+    #[default]
+    Real,
+    /// One that is told to break the contract; see [`crate::fake_driver`].
+    Faulty,
+}
+
+impl Driver {
+    fn program(self) -> &'static str {
+        match self {
+            Self::Real => "bex-driver",
+            Self::Faulty => "bex-fake-driver",
+        }
+    }
+}
+
 /// How a stack differs from the default one.
 #[derive(Debug, Clone)]
 pub struct StackOptions {
+    /// Where sandboxes are; as [`SANDBOX`] says without it.
+    pub kind: Option<SandboxKind>,
+    /// Their driver.
+    pub driver: Driver,
+    /// Credentials that agents may be given; [`Stack::secret_ref`] tells their names at the api.
+    pub secrets: BTreeMap<String, String>,
     /// Whether commits survive a crash of the machine.
     pub fsync: Fsync,
     /// The Completer's tick.
@@ -70,6 +100,9 @@ pub struct StackOptions {
 impl Default for StackOptions {
     fn default() -> Self {
         Self {
+            kind: None,
+            driver: Driver::Real,
+            secrets: BTreeMap::new(),
             fsync: Fsync::Off,
             tick: Duration::from_millis(500),
             idle_grace: None,
@@ -110,8 +143,10 @@ pub struct Stack {
     pub keys: Keys,
     /// Bearer tokens.
     pub tokens: Tokens,
-    /// The sandboxes' directory.
+    /// What is to be seen of the sandboxes on this machine.
     pub sandboxes: Sandboxes,
+    // where they are pods; after its clients
+    cluster: Option<PodCluster>,
     secrets: Secrets,
     options: StackOptions,
     dir: PathBuf,
@@ -127,6 +162,18 @@ impl Stack {
     pub async fn start(options: StackOptions) -> anyhow::Result<Self> {
         let (dir, temporary) = directory(options.dir.as_deref())?;
         let tokens = Tokens::random();
+        config::write(&dir, &tokens, &options)?;
+        let kind = options.kind.map_or_else(SandboxKind::chosen, Ok)?;
+        let (cluster, sandbox_dir) = match kind {
+            SandboxKind::Local => (None, dir.join(config::SANDBOX_DIR)),
+            SandboxKind::Kubernetes => {
+                let driver = binaries::program(options.driver.program())?;
+                let cluster = PodCluster::start(driver).await?;
+                cluster.keep(&options.secrets);
+                let pods = cluster.double.pods_dir().to_owned();
+                (Some(cluster), pods)
+            }
+        };
         let postgres = TestPg::start_new(Options {
             fsync: options.fsync,
         })?;
@@ -138,7 +185,8 @@ impl Stack {
             addresses: ports::pick()?,
             secrets: Secrets::default(),
             keys: Keys::random(),
-            sandboxes: Sandboxes::new(config::write(&dir, &tokens)?),
+            sandboxes: Sandboxes::new(kind, sandbox_dir),
+            cluster,
             tokens,
             options,
             dir,
@@ -158,14 +206,19 @@ impl Stack {
         }
     }
 
-    async fn boot(&mut self) -> anyhow::Result<()> {
-        let settings = config::Settings {
+    fn settings<'a>(&'a self, addresses: &'a Addresses) -> config::Settings<'a> {
+        config::Settings {
             dir: &self.dir,
             keys: &self.keys,
-            addresses: &self.addresses,
+            addresses,
             postgres: &self.postgres,
             options: &self.options,
-        };
+            cluster: self.cluster.as_ref(),
+        }
+    }
+
+    async fn boot(&mut self) -> anyhow::Result<()> {
+        let settings = self.settings(&self.addresses);
         let (gateway, api) = (settings.gateway()?, settings.api()?);
         self.gateway.start_with(gateway)?;
         self.api.start_with(api)?;
@@ -226,6 +279,35 @@ impl Stack {
 
     fn client(&self, token: &str) -> ApiClient {
         ApiClient::new(self.addresses.api, token, self.secrets.clone())
+    }
+
+    /// The cluster of a stack whose sandboxes are pods.
+    ///
+    /// # Errors
+    /// When they are not.
+    pub fn cluster(&self) -> anyhow::Result<&PodCluster> {
+        let cluster = self.cluster.as_ref();
+        cluster.context("the stack's sandboxes are no pods")
+    }
+
+    /// The name by which the api knows a credential of [`StackOptions::secrets`].
+    pub fn secret_ref(&self, name: &str) -> String {
+        match self.sandboxes.kind() {
+            SandboxKind::Local => name.to_owned(),
+            SandboxKind::Kubernetes => cluster::secret_ref(name),
+        }
+    }
+
+    /// SIGKILL to a session's drivers and all of their processes, as a machine's loss would; returns when that is to be seen.
+    ///
+    /// # Errors
+    /// When their pods still run after a while.
+    pub async fn kill_sandbox(&self, session: &SessionId) -> anyhow::Result<()> {
+        self.sandboxes.kill9(session);
+        match &self.cluster {
+            Some(cluster) => cluster.none_runs(session).await,
+            None => Ok(()),
+        }
     }
 
     /// Where everything of this stack is kept.

@@ -1,6 +1,6 @@
 //! The files and environments the processes are configured with.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::Context;
 use bex_proto::transcript::sha256_hex;
@@ -10,9 +10,11 @@ use serde_json::{Value, json};
 use super::binaries::program;
 use super::keys::{Keys, Tokens};
 use super::{Addresses, DATABASE, OTHER_WORKSPACE, StackOptions, WORKSPACE};
+use crate::cluster::PodCluster;
 
 pub(super) const PLAY_DIR: &str = "play";
-const SANDBOX_DIR: &str = "sandboxes";
+pub(super) const SANDBOX_DIR: &str = "sandboxes";
+const SECRETS: &str = "secrets.json";
 const PROFILES: &str = "profiles.json";
 const TOKENS: &str = "tokens.json";
 /// The origin of browsers' pages.
@@ -20,19 +22,15 @@ pub const ORIGIN: &str = "http://localhost:3000";
 
 pub(super) type Env = Vec<(String, String)>;
 
-/// Writes profiles and tokens, makes the directories, returns that of the sandboxes.
-pub(super) fn write(dir: &Path, tokens: &Tokens) -> anyhow::Result<PathBuf> {
-    let sandboxes = dir.join(SANDBOX_DIR);
-    for made in [
-        &sandboxes,
-        &dir.join(PLAY_DIR),
-        &dir.join(super::process::LOG_DIR),
-    ] {
-        std::fs::create_dir_all(made).with_context(|| format!("cannot make {}", made.display()))?;
+/// Makes the directories, writes profiles, tokens and credentials.
+pub(super) fn write(dir: &Path, tokens: &Tokens, options: &StackOptions) -> anyhow::Result<()> {
+    for made in [SANDBOX_DIR, PLAY_DIR, super::process::LOG_DIR].map(|name| dir.join(name)) {
+        std::fs::create_dir_all(&made)
+            .with_context(|| format!("cannot make {}", made.display()))?;
     }
     write_json(&dir.join(PROFILES), &profiles()?)?;
     write_json(&dir.join(TOKENS), &service_tokens(tokens))?;
-    Ok(sandboxes)
+    write_json(&dir.join(SECRETS), &json!(options.secrets))
 }
 
 fn write_json(path: &Path, value: &Value) -> anyhow::Result<()> {
@@ -76,6 +74,8 @@ pub(super) struct Settings<'a> {
     pub(super) addresses: &'a Addresses,
     pub(super) postgres: &'a TestPg,
     pub(super) options: &'a StackOptions,
+    /// Where sandboxes are pods.
+    pub(super) cluster: Option<&'a PodCluster>,
 }
 
 impl Settings<'_> {
@@ -84,7 +84,7 @@ impl Settings<'_> {
         url.replacen("//postgres@", &format!("//{user}@"), 1)
     }
 
-    fn common(&self, user: &str) -> Env {
+    fn common(&self, user: &str) -> anyhow::Result<Env> {
         let url = self.database(user);
         let sandboxes = self.dir.join(SANDBOX_DIR).display().to_string();
         let pairs = [
@@ -96,15 +96,21 @@ impl Settings<'_> {
             ("BEX_SANDBOX_KIND", "local".into()),
             ("BEX_LOCAL", "1".into()),
             ("BEX_SANDBOX_DIR", sandboxes),
+            (
+                "BEX_DRIVER_BIN",
+                program(self.options.driver.program())?
+                    .display()
+                    .to_string(),
+            ),
         ];
-        pairs.map(|(name, value)| (name.to_owned(), value)).into()
+        Ok(pairs.map(|(name, value)| (name.to_owned(), value)).into())
     }
 
     /// The api's environment.
     pub(super) fn api(&self) -> anyhow::Result<Env> {
         let at = self.addresses;
         let file = |name: &str| self.dir.join(name).display().to_string();
-        let mut env = self.common("bex_api_login");
+        let mut env = self.common("bex_api_login")?;
         let tick = self.options.tick.as_millis().to_string();
         env.extend(
             [
@@ -115,16 +121,16 @@ impl Settings<'_> {
                 ("BEX_SERVICE_TOKENS", file(TOKENS)),
                 ("BEX_PROFILES", file(PROFILES)),
                 ("BEX_PLAY_DIR", file(PLAY_DIR)),
-                (
-                    "BEX_DRIVER_BIN",
-                    program("bex-driver")?.display().to_string(),
-                ),
                 ("BEX_COMPLETER_TICK_MS", tick),
             ]
             .map(|(name, value)| (name.to_owned(), value)),
         );
         let grace = self.options.idle_grace.map(|g| g.as_millis().to_string());
         env.extend(grace.map(|grace| ("BEX_IDLE_GRACE_MS".to_owned(), grace)));
+        match self.cluster {
+            Some(cluster) => env.extend(cluster.api_env(self.dir)?),
+            None => env.push(("BEX_SECRETS_FILE".to_owned(), file(SECRETS))),
+        }
         env.extend(self.options.api_env.iter().cloned());
         Ok(env)
     }
@@ -132,20 +138,19 @@ impl Settings<'_> {
     /// The gateway's environment.
     pub(super) fn gateway(&self) -> anyhow::Result<Env> {
         let at = self.addresses;
-        let mut env = self.common("bex_gateway_login");
+        let mut env = self.common("bex_gateway_login")?;
         env.extend(
             [
                 ("BEX_ATTACH_LISTEN", at.attach.to_string()),
                 ("BEX_EXEC_LISTEN", at.exec.to_string()),
                 ("BEX_ADMIN_LISTEN", at.gateway_admin.to_string()),
                 ("BEX_CORS_ORIGINS", ORIGIN.to_owned()),
-                (
-                    "BEX_DRIVER_BIN",
-                    program("bex-driver")?.display().to_string(),
-                ),
             ]
             .map(|(name, value)| (name.to_owned(), value)),
         );
+        if let Some(cluster) = self.cluster {
+            env.extend(cluster.gateway_env()?);
+        }
         let ring = self.options.gateway_attach_keys.iter();
         env.extend(ring.map(|ring| ("BEX_ATTACH_KEYS".to_owned(), ring.clone())));
         env.extend(self.options.gateway_env.iter().cloned());

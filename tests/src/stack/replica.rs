@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, ensure};
 
 use super::process::Process;
-use super::{Addresses, GRACE, PORT_ATTEMPTS, READY, Stack, config, is_port_taken, ports};
+use super::{Addresses, GRACE, PORT_ATTEMPTS, READY, Stack, is_port_taken, ports};
 
 /// Where a further gateway listens.
 #[derive(Debug, Clone, Copy)]
@@ -33,14 +33,7 @@ impl Stack {
                 api_admin: self.addresses.api_admin,
                 ..ports::pick()?
             };
-            let settings = config::Settings {
-                dir: &self.dir,
-                keys: &self.keys,
-                addresses: &addresses,
-                postgres: &self.postgres,
-                options: &self.options,
-            };
-            process.start_with(settings.gateway()?)?;
+            process.start_with(self.settings(&addresses).gateway()?)?;
             match process.ready(addresses.gateway_admin, READY).await {
                 Err(error) if is_port_taken(&error) && attempts.next().is_some() => {
                     process.forget()?;

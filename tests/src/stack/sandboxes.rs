@@ -1,31 +1,97 @@
-//! The sandboxes of a local stack: who lives, and how all of them are ended.
+//! The sandboxes of a stack on this machine: who lives, and how all of them are ended.
+//!
+//! Both kinds leave a directory per sandbox, so that whoever knows the directory of all can find them, also when the process that
+//! owns the stack is gone.
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use bex_proto::SessionId;
 use bex_proto::launch::{
-    DRIVER_DIR, LISTENING_FILE, Listening, LocalSandbox, SANDBOX_FILE, WORK_DIR,
+    DRIVER_DIR, LAUNCH_FILE, LISTENING_FILE, Launch, Listening, LocalSandbox, SANDBOX_FILE,
+    WORK_DIR, pod_of,
 };
+use bex_proto::{Generation, SessionId};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+
+use super::SandboxKind;
 
 /// How long killed processes may take to be gone.
 const GONE: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(10);
+/// A pod's volumes within its directory; they are named as a local sandbox's directories are.
+const VOLUMES: &str = "volumes";
+const LAUNCH_VOLUME: &str = "launch";
 
-/// The directory of all sandboxes.
+/// One sandbox whose driver listens, or listened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sandbox {
+    /// The session it speaks for.
+    pub session: SessionId,
+    /// Its life.
+    pub generation: Generation,
+    /// Its name.
+    pub pod: String,
+    /// Where its driver listens.
+    pub address: SocketAddr,
+    /// Its driver's process, which leads a process session.
+    pub pid: u32,
+    /// The agent's directory.
+    pub work_dir: PathBuf,
+    /// The driver's directory.
+    pub driver_dir: PathBuf,
+}
+
+impl Sandbox {
+    fn local(dir: &Path) -> Option<Self> {
+        let registered: LocalSandbox = read_json(&dir.join(SANDBOX_FILE))?;
+        Some(Self {
+            session: registered.session,
+            generation: registered.generation,
+            pod: registered.pod,
+            address: registered.address,
+            pid: registered.pid,
+            work_dir: dir.join(WORK_DIR),
+            driver_dir: dir.join(DRIVER_DIR),
+        })
+    }
+
+    fn pod(dir: &Path) -> Option<Self> {
+        let volumes = dir.join(VOLUMES);
+        let launch: Launch = read_json(&volumes.join(LAUNCH_VOLUME).join(LAUNCH_FILE))?;
+        let driver_dir = volumes.join(DRIVER_DIR);
+        let listening: Listening = read_json(&driver_dir.join(LISTENING_FILE))?;
+        Some(Self {
+            pod: pod_of(&launch.session, launch.generation),
+            session: launch.session,
+            generation: launch.generation,
+            address: listening.address,
+            pid: listening.pid,
+            work_dir: volumes.join(WORK_DIR),
+            driver_dir,
+        })
+    }
+}
+
+/// All sandboxes below a directory.
 #[derive(Debug, Clone)]
 pub struct Sandboxes {
+    kind: SandboxKind,
     dir: PathBuf,
 }
 
 impl Sandboxes {
     /// The sandboxes below a directory.
-    pub(crate) fn new(dir: PathBuf) -> Self {
-        Self { dir }
+    pub(crate) fn new(kind: SandboxKind, dir: PathBuf) -> Self {
+        Self { kind, dir }
+    }
+
+    /// Where they are.
+    pub fn kind(&self) -> SandboxKind {
+        self.kind
     }
 
     /// The directory.
@@ -33,37 +99,24 @@ impl Sandboxes {
         &self.dir
     }
 
-    /// Every registered sandbox of a session.
-    pub fn of(&self, session: &SessionId) -> Vec<LocalSandbox> {
-        let mut found: Vec<LocalSandbox> = self
-            .pods()
-            .iter()
-            .filter_map(|pod| read_json(&pod.join(SANDBOX_FILE)))
-            .filter(|sandbox: &LocalSandbox| sandbox.session == *session)
-            .collect();
+    /// A session's sandboxes, oldest first.
+    pub fn of(&self, session: &SessionId) -> Vec<Sandbox> {
+        let mut found = self.all();
+        found.retain(|sandbox| sandbox.session == *session);
         found.sort_by_key(|sandbox| sandbox.generation);
         found
     }
 
-    /// The agent's directory of a session's newest sandbox.
+    /// A session's newest sandbox.
     ///
     /// # Errors
-    /// When there is none.
-    pub fn work_dir(&self, session: &SessionId) -> anyhow::Result<PathBuf> {
-        let newest = self.of(session).pop().context("no sandbox is registered")?;
-        Ok(self.dir.join(newest.pod).join(WORK_DIR))
+    /// When it has none.
+    pub fn newest(&self, session: &SessionId) -> anyhow::Result<Sandbox> {
+        self.of(session).pop().context("the session has no sandbox")
     }
 
-    /// The driver's directory of a session's newest sandbox.
-    ///
-    /// # Errors
-    /// When there is none.
-    pub fn driver_dir(&self, session: &SessionId) -> anyhow::Result<PathBuf> {
-        let newest = self.of(session).pop().context("no sandbox is registered")?;
-        Ok(self.dir.join(newest.pod).join(DRIVER_DIR))
-    }
-
-    /// SIGKILL to a session's drivers and all of their processes, as a machine's loss would.
+    /// SIGKILL to a session's drivers and all of their processes, as a machine's loss would. Whoever watches them may not have seen it
+    /// yet; see [`super::Stack::kill_sandbox`].
     pub fn kill9(&self, session: &SessionId) {
         let leaders = self.of(session).iter().map(|s| s.pid).collect();
         kill_sessions(&leaders);
@@ -71,22 +124,27 @@ impl Sandboxes {
 
     /// The same for every sandbox; returns when all are gone, or after a bound.
     pub fn kill_all(&self) {
-        let mut leaders = BTreeSet::new();
-        for pod in self.pods() {
-            let registered: Option<LocalSandbox> = read_json(&pod.join(SANDBOX_FILE));
-            let listening: Option<Listening> =
-                read_json(&pod.join(DRIVER_DIR).join(LISTENING_FILE));
-            leaders.extend(registered.map(|s| s.pid));
-            leaders.extend(listening.map(|l| l.pid));
-        }
+        let mut leaders: BTreeSet<u32> = self.all().iter().map(|s| s.pid).collect();
+        // a local one that listens and is not registered yet
+        let listening = |dir: PathBuf| read_json(&dir.join(DRIVER_DIR).join(LISTENING_FILE));
+        let listening = self.dirs().filter_map(listening);
+        leaders.extend(listening.map(|l: Listening| l.pid));
         // one that was being made has no file yet, but works below our directory
         leaders.extend(processes().filter(|p| p.names(&self.dir)).map(|p| p.pid));
         kill_sessions(&leaders);
     }
 
-    fn pods(&self) -> Vec<PathBuf> {
+    fn dirs(&self) -> impl Iterator<Item = PathBuf> {
         let entries = std::fs::read_dir(&self.dir).into_iter().flatten();
-        entries.filter_map(|e| Some(e.ok()?.path())).collect()
+        entries.filter_map(|entry| Some(entry.ok()?.path()))
+    }
+
+    fn all(&self) -> Vec<Sandbox> {
+        let read = |dir: PathBuf| match self.kind {
+            SandboxKind::Local => Sandbox::local(&dir),
+            SandboxKind::Kubernetes => Sandbox::pod(&dir),
+        };
+        self.dirs().filter_map(read).collect()
     }
 }
 

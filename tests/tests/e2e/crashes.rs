@@ -152,7 +152,7 @@ async fn the_sandbox_is_killed() {
     let stack = Stack::start(StackOptions::default()).await.unwrap();
     let (session, mut viewer) = begin(&stack).await;
     let seen_before = viewer.parts().len();
-    stack.sandboxes.kill9(&session);
+    stack.kill_sandbox(&session).await.unwrap();
     // terminal ends like a terminal session, never as an error
     assert_eq!(viewer.to_end().await.unwrap(), Ending::Done);
     assert_eq!(viewer.of_kind("error").len(), 0);

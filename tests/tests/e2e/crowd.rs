@@ -83,7 +83,7 @@ async fn a_hundred_viewers_read_one_driver() {
     for n in 0..QUICK {
         quick.push(open(&stack, &session, n, Some(middle)).await);
     }
-    let driver = stack.sandboxes.of(&session).pop().unwrap().address;
+    let driver = stack.sandboxes.newest(&session).unwrap().address;
     let (told, done) = tokio::sync::watch::channel(false);
     let reading_slowly = try_join_all(slow.iter_mut().map(|v| slowly(v, &done)));
     let reading = async {

@@ -93,7 +93,7 @@ async fn a_command_runs_in_the_sandbox_and_is_bounded() {
         out.len()
     );
 
-    stack.sandboxes.kill9(&session);
+    stack.kill_sandbox(&session).await.unwrap();
     let gone = run(&stack, &session, json!({"argv": ["/bin/true"]})).await;
     assert_eq!(
         (gone.status.as_u16(), gone.code().as_str()),

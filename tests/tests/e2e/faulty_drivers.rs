@@ -13,7 +13,7 @@ use bex_tests::{Stack, StackOptions};
 const GROWTH_KIB: u64 = 96 * 1024;
 
 async fn start() -> Stack {
-    let options = StackOptions::default().with_fake_driver().unwrap();
+    let options = StackOptions::default().with_fake_driver();
     Stack::start(options).await.unwrap()
 }
 

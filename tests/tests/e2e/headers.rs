@@ -216,7 +216,7 @@ async fn live_sessions_and_streams_that_fail_later() {
     for viewer in &mut open {
         viewer.until(|e| e.kind() == "text-delta").await.unwrap();
     }
-    stack.sandboxes.kill9(&lost);
+    stack.kill_sandbox(&lost).await.unwrap();
     end(open, Ending::Done).await;
     stack.stop().await.unwrap();
 }

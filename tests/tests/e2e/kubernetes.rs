@@ -6,14 +6,23 @@ use bex_proto::SessionId;
 use bex_proto::session::Phase;
 use bex_testk8s::Image;
 use bex_tests::client::{Ending, NewSession, Viewer};
-use bex_tests::cluster::{API, GATEWAY, IMAGE, PodCluster, namespace};
+use bex_tests::cluster::{API, GATEWAY, IMAGE, namespace};
 use bex_tests::scenario::{reaches, saw_everything, settled, stored};
-use bex_tests::stack::{OTHER_WORKSPACE, WORKSPACE};
+use bex_tests::stack::{OTHER_WORKSPACE, SandboxKind, WORKSPACE};
 use bex_tests::{Stack, StackOptions};
 use serde_json::{Value, json};
 
+use super::secrets::printed;
+
 /// Nothing happens by a tick within a test.
 const NO_TICK: Duration = Duration::from_secs(3600);
+
+fn options() -> StackOptions {
+    StackOptions {
+        kind: Some(SandboxKind::Kubernetes),
+        ..StackOptions::default()
+    }
+}
 
 async fn create(stack: &Stack, prompt: &str) -> SessionId {
     let new = NewSession::new(WORKSPACE, "demo", prompt);
@@ -34,21 +43,20 @@ async fn watched(stack: &Stack, session: &SessionId) -> Viewer {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_lives_in_a_pod_and_leaves_nothing() {
-    let cluster = PodCluster::start().await.unwrap();
-    let options = StackOptions {
+    let stack = Stack::start(StackOptions {
         idle_grace: Some(Duration::from_secs(20)),
-        ..StackOptions::default()
-    };
-    let stack = Stack::start(cluster.options(IMAGE, options).unwrap())
-        .await
-        .unwrap();
+        ..options()
+    })
+    .await
+    .unwrap();
+    let cluster = stack.cluster().unwrap();
     let api = stack.operator();
     let session = create(&stack, "first parts=40 gate=go").await;
     // live, through the pod's address, while the turn is being spoken
     let mut viewer = watched(&stack, &session).await;
     let pod = cluster.pod(&session).unwrap();
     assert_eq!(pod, format!("{session}-g1"));
-    cluster.open_gate(&session, "go").unwrap();
+    stack.open_gate(&session, "go").unwrap();
     assert_eq!(viewer.to_end().await.unwrap(), Ending::Done);
     // read by exec, proved, settled
     let turn = settled(&api, &session, 1).await.unwrap();
@@ -89,8 +97,7 @@ async fn a_session_lives_in_a_pod_and_leaves_nothing() {
     saw_everything(&stored(&api, &session).await.unwrap(), &replay.parts()).unwrap();
 
     // its grace over, nothing is left
-    cluster.gone(&session).await.unwrap();
-    stack.stop().await.unwrap();
+    stack.sandbox_gone(&session).await.unwrap();
     let account = |of: (&str, &str)| format!("system:serviceaccount:{}:{}", of.0, of.1);
     let requests = cluster.double.requests();
     let of = |account: &str| {
@@ -112,22 +119,22 @@ async fn a_session_lives_in_a_pod_and_leaves_nothing() {
         requests.iter().all(|r| r.status != 403),
         "nobody asks for more than the rules give"
     );
+    stack.stop().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deletion_that_nobody_asked_for_wakes_a_last_harvest() {
-    let cluster = PodCluster::start().await.unwrap();
-    let options = StackOptions {
+    let stack = Stack::start(StackOptions {
         tick: NO_TICK,
-        ..StackOptions::default()
-    };
-    let stack = Stack::start(cluster.options(IMAGE, options).unwrap())
-        .await
-        .unwrap();
+        ..options()
+    })
+    .await
+    .unwrap();
+    let cluster = stack.cluster().unwrap();
     let api = stack.operator();
     // nobody watches, so that nobody else wakes anybody
     let session = create(&stack, "speak parts=40 gate=never").await;
-    cluster.said(&session, "text-delta").await.unwrap();
+    stack.said(&session, "text-delta").await.unwrap();
     let pod = cluster.pod(&session).unwrap();
     // its driver ends the turn and can be read for as long as the grace lasts
     assert!(cluster.double.delete_pod(&namespace(), &pod, Some(60)));
@@ -141,7 +148,7 @@ async fn a_deletion_that_nobody_asked_for_wakes_a_last_harvest() {
 
     // one that goes without grace is lost, and that too is told at once
     let session = create(&stack, "speak parts=40 gate=never").await;
-    cluster.said(&session, "text-delta").await.unwrap();
+    stack.said(&session, "text-delta").await.unwrap();
     let pod = cluster.pod(&session).unwrap();
     assert!(cluster.double.delete_pod(&namespace(), &pod, Some(0)));
     let turn = settled(&api, &session, 1).await.unwrap();
@@ -156,12 +163,11 @@ async fn a_deletion_that_nobody_asked_for_wakes_a_last_harvest() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn why_no_pod_was_made_is_told_in_words() {
-    let cluster = PodCluster::start().await.unwrap();
+    let stack = Stack::start(options()).await.unwrap();
+    let cluster = stack.cluster().unwrap();
     cluster
         .double
-        .image("never:1", Image::missing("ErrImageNeverPull"));
-    let options = cluster.options("never:1", StackOptions::default()).unwrap();
-    let stack = Stack::start(options).await.unwrap();
+        .image(IMAGE, Image::missing("ErrImageNeverPull"));
     let api = stack.operator();
     let image = create(&stack, "hello").await;
     reaches(&api, &image, Phase::Failed).await.unwrap();
@@ -213,35 +219,18 @@ async fn why_no_pod_was_made_is_told_in_words() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_credential_comes_from_the_cluster_and_is_shown_nowhere() {
     const SECRET: &str = "correct-horse-battery-staple-0123456789";
-    let cluster = PodCluster::start().await.unwrap();
-    let secret = json!({"kind": "Secret", "metadata": {"name": "git", "namespace": namespace()},
-        "stringData": {"token": SECRET}});
-    assert!(cluster.double.apply(&secret));
-    let stack = Stack::start(cluster.options(IMAGE, StackOptions::default()).unwrap())
-        .await
-        .unwrap();
-    let api = stack.operator();
+    let stack = Stack::start(StackOptions {
+        secrets: [("git".to_owned(), SECRET.to_owned())].into(),
+        ..options()
+    })
+    .await
+    .unwrap();
     // the agent has it under its own name, and nothing of the driver's environment
     let script =
         r#"test -n "$TOKEN" || exit 9; env | grep -c BEX_SECRET_; echo "$TOKEN"; echo safe"#;
-    let mut new =
-        NewSession::new(WORKSPACE, "command", "print it").args(&["/bin/sh", "-c", script]);
-    new.body["agent"]["env"] = json!([{"name": "TOKEN", "secretRef": "git/token"}]);
-    let session = api.create(&new).await.unwrap();
-    let turn = settled(&api, &session, 1).await.unwrap();
-    assert_eq!(
-        (turn.verdict.as_str(), turn.ended_by.as_deref()),
-        ("complete", Some("agent")),
-        "{turn:?}"
-    );
-    let parts = stored(&api, &session).await.unwrap();
-    let text: String = parts
-        .iter()
-        .map(|(_, p)| String::from_utf8_lossy(p).into_owned())
-        .collect();
-    assert!(text.contains("safe"), "the command ran: {text}");
+    let (session, text) = printed(&stack, "git", script).await;
     assert!(!text.contains(SECRET), "{text}");
-    let pods = json!(cluster.pods(&session)).to_string();
+    let pods = json!(stack.cluster().unwrap().pods(&session)).to_string();
     assert!(pods.contains("BEX_SECRET_TOKEN") && !pods.contains(SECRET));
     stack.stop().await.unwrap();
 }

@@ -67,7 +67,7 @@ async fn a_second_turn_goes_to_the_live_driver_and_a_third_to_a_fresh_one() {
     );
     assert_eq!(generation_of(&stack, &session), [1], "the same sandbox");
 
-    stack.sandboxes.kill9(&session);
+    stack.kill_sandbox(&session).await.unwrap();
     let begun = api.begin_turn(&session, "third parts=20").await.unwrap();
     assert_eq!(begun.status, 201, "{}", begun.json());
     let turn = settled(&api, &session, 3).await.unwrap();

@@ -16,6 +16,7 @@ mod headers;
 mod join;
 mod kubernetes;
 mod lifecycle;
+mod local_only;
 mod logs;
 mod oidc;
 mod recordings;

@@ -34,13 +34,12 @@ async fn replays_whole(stack: &Stack, session: &SessionId, recording: &Recording
     assert_eq!(replay.of_kind("data-bex-incomplete").len(), 0, "{name}");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn every_recording_that_nobody_watched_replays_whole() {
+pub(crate) async fn nobody_watched(profile: &str) {
     let Some(recordings) = shared() else { return };
     let stack = Stack::start(StackOptions::default()).await.unwrap();
     let mut sessions = Vec::new();
     for recording in &recordings {
-        sessions.push(play(&stack, "play", recording, "max").await);
+        sessions.push(play(&stack, profile, recording, "max").await);
     }
     for (session, recording) in sessions.iter().zip(&recordings) {
         replays_whole(&stack, session, recording).await;
@@ -49,17 +48,8 @@ async fn every_recording_that_nobody_watched_replays_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_old_form_of_log_and_stream_replays_whole_too() {
-    let Some(recordings) = shared() else { return };
-    let stack = Stack::start(StackOptions::default()).await.unwrap();
-    let mut sessions = Vec::new();
-    for recording in &recordings {
-        sessions.push(play(&stack, "play-legacy", recording, "max").await);
-    }
-    for (session, recording) in sessions.iter().zip(&recordings) {
-        replays_whole(&stack, session, recording).await;
-    }
-    stack.stop().await.unwrap();
+async fn every_recording_that_nobody_watched_replays_whole() {
+    nobody_watched("play").await;
 }
 
 /// The longest recording, so that there is a middle to speak of.
@@ -70,7 +60,7 @@ fn longest(recordings: Vec<Recording>) -> Recording {
         .unwrap()
 }
 
-async fn watched_by_many(profile: &str) {
+pub(crate) async fn watched_by_many(profile: &str) {
     let Some(recordings) = shared() else { return };
     let recording = longest(recordings);
     let stack = Stack::start(StackOptions::default()).await.unwrap();
@@ -108,11 +98,6 @@ async fn watched_by_many(profile: &str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn two_viewers_one_that_left_and_one_from_the_middle_see_the_same() {
     watched_by_many("play").await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn viewers_of_the_old_form_see_the_same() {
-    watched_by_many("play-legacy").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -22,8 +22,6 @@ const SESSION: &str = "bex/session";
 const GENERATION: &str = "bex/generation";
 const WORKSPACE: &str = "bex/workspace";
 const LAUNCH: &str = "bex/launch";
-/// Where the launch file is inside a container.
-const LAUNCH_DIR: &str = "/etc/bex";
 /// The agent's directory inside a container.
 const WORK_DIR: &str = "/var/lib/bex/work";
 
@@ -72,6 +70,8 @@ pub(super) fn pod(
     security.seccomp_profile.get_or_insert_with(|| {
         serde_json::from_value(json!({"type": "RuntimeDefault"})).expect("a seccomp profile")
     });
+    // beside what the driver itself writes, where its in-sandbox side looks for it
+    let launch_file = format!("{}/{LAUNCH_FILE}", driver.dir);
     let pod = json!({
         "metadata": {"name": pod_of(&plan.session, plan.generation), "namespace": namespace_of(&plan.workspace),
             "labels": labels, "annotations": annotations},
@@ -98,7 +98,7 @@ pub(super) fn pod(
                 "name": CONTAINER,
                 "image": template.image,
                 "imagePullPolicy": template.image_pull_policy,
-                "command": [driver.bin, "serve", "--launch", format!("{LAUNCH_DIR}/{LAUNCH_FILE}")],
+                "command": [driver.bin, "serve", "--launch", launch_file],
                 "workingDir": WORK_DIR,
                 "env": env,
                 "resources": template.resources,
@@ -110,7 +110,7 @@ pub(super) fn pod(
                 "volumeMounts": [
                     {"name": "driver", "mountPath": driver.dir},
                     {"name": "work", "mountPath": WORK_DIR},
-                    {"name": "launch", "mountPath": LAUNCH_DIR, "readOnly": true},
+                    {"name": "launch", "mountPath": launch_file, "subPath": LAUNCH_FILE, "readOnly": true},
                 ],
             }],
         },
@@ -222,6 +222,14 @@ mod tests {
                 json!("RuntimeDefault"),
             ),
             ("/containers/0/resources/limits/memory", json!("2Gi")),
+            (
+                "/containers/0/command/3",
+                json!("/var/lib/bex/driver/launch.json"),
+            ),
+            (
+                "/containers/0/volumeMounts/2/mountPath",
+                json!("/var/lib/bex/driver/launch.json"),
+            ),
             (
                 "/containers/0/securityContext/allowPrivilegeEscalation",
                 json!(false),

@@ -76,18 +76,23 @@ impl PodFiles<'_> {
             .iter()
             .map(|(i, o)| (i.clone(), shown(o)))
             .collect();
+        let unmade = |e: std::io::Error| Unmade("CreateContainerConfigError", e.to_string());
         let mut mounted = Vec::new();
         for mount in items(&container["volumeMounts"]) {
             let (name, inside) = (
                 word(&mount["name"]),
                 word(&mount["mountPath"]).trim_end_matches('/'),
             );
-            let outside = self.dir.join("volumes").join(name);
-            std::fs::create_dir_all(&outside)
-                .map_err(|e| Unmade("CreateContainerConfigError", e.to_string()))?;
+            let volume = self.dir.join("volumes").join(name);
+            std::fs::create_dir_all(&volume).map_err(unmade)?;
+            let outside = match mount["subPath"].as_str() {
+                Some(part) => volume.join(part),
+                None => volume.clone(),
+            };
             places.push((inside.to_owned(), shown(&outside)));
-            mounted.push((name.to_owned(), outside));
+            mounted.push((name.to_owned(), volume));
         }
+        nest(&places).map_err(unmade)?;
         places.sort_by_key(|(inside, _)| std::cmp::Reverse(inside.len()));
         let workdir = container["workingDir"].as_str();
         let mut setting = Setting {
@@ -190,6 +195,27 @@ impl PodFiles<'_> {
             .unwrap_or_default()
             .to_owned()
     }
+}
+
+/// What is mounted below another mount is seen there too.
+fn nest(places: &[(String, String)]) -> std::io::Result<()> {
+    for (inside, outside) in places {
+        let below = |place: &&(String, String)| {
+            let rest = inside.strip_prefix(&place.0);
+            rest.is_some_and(|rest| rest.starts_with('/'))
+        };
+        let Some(parent) = places.iter().filter(below).max_by_key(|p| p.0.len()) else {
+            continue;
+        };
+        let name = inside[parent.0.len()..].trim_start_matches('/');
+        let link = Path::new(&parent.1).join(name);
+        match std::os::unix::fs::symlink(outside, &link) {
+            // of an earlier start of the container
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            made => made?,
+        }
+    }
+    Ok(())
 }
 
 pub(crate) fn items(value: &Value) -> &[Value] {
