@@ -1,6 +1,6 @@
 # Everything a person types here; CI calls the same targets. Needs Rust and make; the rest is installed or named.
 .DEFAULT_GOAL := help
-.PHONY: help demo up down status test test-kubernetes nightly clients bench crowd fmt lint
+.PHONY: help demo up down status test test-kubernetes nightly clients chart images bench crowd fmt lint
 
 export CARGO_TARGET_DIR ?= target
 BIN := $(CARGO_TARGET_DIR)/debug
@@ -38,6 +38,12 @@ nightly: ## as test, with ten times the random cases and fifty times the viewers
 
 clients: ## the AI SDK's clients, oldest and newest, read stored transcripts; pages in jsdom and Chromium watch sessions
 	@scripts/clients
+
+chart: ## the Helm chart without a cluster: schemas, who reaches whom, who may what
+	@scripts/chart
+
+images: ## images of api, gateway and driver by buildah, no daemon, no registry; prints their sizes
+	@scripts/images
 
 bench: ## the figures of the README, each beside its floor
 	@scripts/setup postgres nginx
