@@ -34,6 +34,8 @@ use world::{World, read};
 
 const LOG: usize = 16 * 1024 * 1024 - 4096;
 const ROUNDS: usize = 20;
+/// MiB/s that the median must reach.
+const FLOOR: f64 = 200.0;
 
 fn main() {
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -87,10 +89,15 @@ fn report(style: Style, bytes: usize, times: &mut [Duration]) {
     let rate = |time: Duration| bytes as f64 / 1048576.0 / time.as_secs_f64();
     let (best, median, worst) = (times[0], times[times.len() / 2], times[times.len() - 1]);
     println!(
-        "{style:?}: 16 MiB in {median:?} (median of {}), {:.0} MiB/s; best {:.0}, worst {:.0}",
+        "{style:?}: 16 MiB in {median:?} (median of {}), {:.0} MiB/s; best {:.0}, worst {:.0}; floor {FLOOR:.0} {}",
         times.len(),
         rate(median),
         rate(best),
-        rate(worst)
+        rate(worst),
+        if rate(median) < FLOOR {
+            "missed"
+        } else {
+            "met"
+        }
     );
 }

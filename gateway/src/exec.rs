@@ -29,7 +29,7 @@ use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
 use crate::metrics::{ExecLabels, ExecMetrics, OpLabel, RefusedLabels};
-use crate::sandbox::{Inside, Look, TargetRef, Targets};
+use crate::sandbox::{Look, TargetRef, Targets};
 use crate::serve::ResponseBody;
 use admission::Admitted;
 use answer::Refusal;
@@ -157,7 +157,7 @@ impl Exec {
         }
     }
 
-    /// Looks at the target before anything is asked of it.
+    /// Looks at the target before its driver is asked anything; a process is started by who looks for himself.
     async fn find(&self, admitted: &Admitted) -> Result<Located, Refusal> {
         let claims = &admitted.claims;
         let session = &admitted.session;
@@ -178,15 +178,7 @@ impl Exec {
         match &admitted.operation {
             Operation::Observe { .. }
             | Operation::ReadTranscript { .. }
-            | Operation::Run { .. } => {
-                let reads = !matches!(admitted.operation, Operation::Run { .. });
-                match self.deps.targets.inside(&target).await {
-                    Inside::Open => Ok(Located::Inside(target)),
-                    Inside::ReadOnly if reads => Ok(Located::Inside(target)),
-                    Inside::ReadOnly | Inside::Gone => Err(ExecCode::SandboxTerminated.into()),
-                    Inside::NotReachable => Err(ExecCode::ExecTransport.into()),
-                }
-            }
+            | Operation::Run { .. } => Ok(Located::Inside(target)),
             Operation::Turn { .. } | Operation::Stop { .. } => {
                 match self.deps.targets.look(&target).await {
                     Look::Running {
@@ -233,11 +225,11 @@ impl Exec {
     }
 }
 
-/// A target that was there a moment ago, for what is asked of it.
+/// A target, for what is asked of it.
 enum Located {
-    /// A process may be started in it.
+    /// A process is to be started in it, if it is there.
     Inside(TargetRef),
-    /// Its driver may be dialled.
+    /// It was there a moment ago, and its driver may be dialled.
     Driver(Dialable),
 }
 

@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 
 use async_trait::async_trait;
-use bex_proto::exec::SandboxRequest;
+use bex_proto::exec::{Operation, SandboxRequest};
 use bex_proto::{Generation, SessionId};
 use bytes::{BufMut, BytesMut};
 use tokio::io::AsyncRead;
@@ -55,33 +55,26 @@ pub enum Look {
     Unknown,
 }
 
-/// Whether a process may be started in a target. That needs its container, not its address: one whose driver is not ready, or one
-/// that is being removed, can still be read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Inside {
-    /// Any process may be started.
-    Open,
-    /// It is being removed: only what reads may be started.
-    ReadOnly,
-    /// See [`Look::Gone`].
-    Gone,
-    /// See [`Look::NotYet`] and [`Look::Unknown`].
-    NotReachable,
-}
-
-impl From<Look> for Inside {
-    fn from(look: Look) -> Self {
-        match look {
-            Look::Running {
-                terminating: false, ..
-            } => Self::Open,
-            Look::Running {
-                terminating: true, ..
-            } => Self::ReadOnly,
-            Look::Gone => Self::Gone,
-            Look::NotYet | Look::Unknown => Self::NotReachable,
+impl Look {
+    /// Whether a process may be started for an operation, as far as a look tells.
+    ///
+    /// # Errors
+    /// Why it may not; a sandbox that is being removed can only be read.
+    pub fn lets_in(self, operation: &Operation) -> Result<(), ExecStartError> {
+        match self {
+            Self::Running { terminating, .. } if reads(operation) || !terminating => Ok(()),
+            Self::Running { .. } | Self::Gone => Err(ExecStartError::Gone),
+            Self::NotYet | Self::Unknown => Err(ExecStartError::NotReachable),
         }
     }
+}
+
+/// Whether an operation only reads what a sandbox has said.
+fn reads(operation: &Operation) -> bool {
+    matches!(
+        operation,
+        Operation::Observe { .. } | Operation::ReadTranscript { .. }
+    )
 }
 
 /// A running in-sandbox process. Dropping it closes its standard input and kills what is left of it.
@@ -179,12 +172,9 @@ pub trait Targets: Send + Sync {
     /// Looks at a target. Bounded in time; trouble is [`Look::Unknown`].
     async fn look(&self, target: &TargetRef) -> Look;
 
-    /// Looks whether a process may be started in a target. Bounded in time.
-    async fn inside(&self, target: &TargetRef) -> Inside {
-        self.look(target).await.into()
-    }
-
-    /// Runs the driver's own binary inside the target and hands it `request`. The caller bounds the time and drops the pipe.
+    /// Looks at the target, runs the driver's own binary inside it and hands it `request`. That needs the target's container, not its
+    /// address: one whose driver is not ready, or that is being removed, can still be read. The caller bounds the time and drops the
+    /// pipe.
     ///
     /// # Errors
     /// See [`ExecStartError`]; after one, nothing runs.

@@ -89,6 +89,8 @@ impl Exec {
         let mut pipe = match self.deps.targets.exec(target, request).await {
             Ok(pipe) => pipe,
             Err(ExecStartError::Gone) => return End::Failed(ExecCode::SandboxTerminated),
+            // whoever looked has said why, where that was worth a line
+            Err(ExecStartError::NotReachable) => return End::Failed(ExecCode::ExecTransport),
             Err(ExecStartError::Unsupported) => return End::Failed(ExecCode::Unsupported),
             Err(error) => {
                 warn!(

@@ -27,7 +27,7 @@ use kube::{Api, Client};
 use tokio_util::io::StreamReader;
 use tracing::{error, warn};
 
-use crate::sandbox::{ExecPipe, ExecStartError, Inside, Look, TargetRef, Targets, request_frame};
+use crate::sandbox::{ExecPipe, ExecStartError, Look, TargetRef, Targets, reads, request_frame};
 use afterwards::PodProcess;
 use pod::{Alive, Sight};
 
@@ -122,12 +122,8 @@ impl KubernetesTargets {
         target: &TargetRef,
         operation: &Operation,
     ) -> Result<Alive, ExecStartError> {
-        let reads = matches!(
-            operation,
-            Operation::Observe { .. } | Operation::ReadTranscript { .. }
-        );
         match self.sight(target).await {
-            Sight::Alive(alive) if reads || !alive.terminating => Ok(alive),
+            Sight::Alive(alive) if reads(operation) || !alive.terminating => Ok(alive),
             Sight::Alive(_) | Sight::Gone(_) => Err(ExecStartError::Gone),
             Sight::NotYet | Sight::Unknown => Err(ExecStartError::NotReachable),
         }
@@ -153,15 +149,6 @@ impl Targets for KubernetesTargets {
         Look::Running {
             address: SocketAddr::new(ip, limits::DRIVER_PORT),
             terminating: alive.terminating,
-        }
-    }
-
-    async fn inside(&self, target: &TargetRef) -> Inside {
-        match self.sight(target).await {
-            Sight::Alive(alive) if alive.terminating => Inside::ReadOnly,
-            Sight::Alive(_) => Inside::Open,
-            Sight::Gone(_) => Inside::Gone,
-            Sight::NotYet | Sight::Unknown => Inside::NotReachable,
         }
     }
 

@@ -95,11 +95,7 @@ impl Targets for LocalTargets {
         target: &TargetRef,
         request: SandboxRequest,
     ) -> Result<ExecPipe, ExecStartError> {
-        match self.look(target).await {
-            Look::Running { .. } => {}
-            Look::Gone => return Err(ExecStartError::Gone),
-            Look::NotYet | Look::Unknown => return Err(ExecStartError::NotReachable),
-        }
+        self.look(target).await.lets_in(&request.operation)?;
         let home = self.home(target).ok_or(ExecStartError::Gone)?;
         let child = self.command(&home).spawn().map_err(ExecStartError::Start)?;
         let (mut running, output) = RunningExec::new(child);

@@ -81,9 +81,10 @@ impl Targets for ScriptedTargets {
 
     async fn exec(
         &self,
-        _: &TargetRef,
+        target: &TargetRef,
         request: SandboxRequest,
     ) -> Result<ExecPipe, ExecStartError> {
+        self.look(target).await.lets_in(&request.operation)?;
         self.started.fetch_add(1, Ordering::SeqCst);
         self.alive.store(true, Ordering::SeqCst);
         let said = self.script.lock().expect("no panic")(request);

@@ -10,13 +10,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::stream::{BoxStream, StreamExt};
 use futures::{SinkExt, Stream};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until, timeout};
+use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 use tracing::debug;
 
 use super::status::Told;
-use super::upgrade::Socket;
 
 /// A message from us, its channel byte included. Servers take each frame for a message, so none is ever fragmented.
 const CLIENT_MESSAGE_BYTES: usize = 32 * 1024;
@@ -73,11 +74,14 @@ pub(super) enum Ended {
 pub(super) type Output = BoxStream<'static, io::Result<Bytes>>;
 
 /// Sends `request` and reads. Dropping the output ends the connection. The second value is set when the connection has ended.
-pub(super) fn start(
-    socket: Socket,
+pub(super) fn start<S>(
+    socket: WebSocketStream<S>,
     request: Bytes,
     pace: Pace,
-) -> (Output, watch::Receiver<Option<Ended>>) {
+) -> (Output, watch::Receiver<Option<Ended>>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let (say, output) = mpsc::channel(OUTPUT_MESSAGES);
     let (tell, ended) = watch::channel(None);
     tokio::spawn(async move {
@@ -104,8 +108,8 @@ fn stream(mut output: mpsc::Receiver<Bytes>) -> impl Stream<Item = io::Result<By
     futures::stream::poll_fn(move |cx| output.poll_recv(cx).map(|bytes| bytes.map(Ok)))
 }
 
-struct Channel {
-    socket: Socket,
+struct Channel<S> {
+    socket: WebSocketStream<S>,
     say: mpsc::Sender<Bytes>,
     pace: Pace,
     told: Option<Told>,
@@ -117,7 +121,7 @@ enum Heard {
     End(Ended),
 }
 
-impl Channel {
+impl<S: AsyncRead + AsyncWrite + Unpin> Channel<S> {
     /// The request, as standard input. The caller's deadline bounds it: with the output dropped nothing waits here for long.
     async fn send(&mut self, request: &Bytes) -> Result<(), Ended> {
         for piece in request.chunks(CLIENT_MESSAGE_BYTES - 1) {
@@ -225,3 +229,6 @@ impl Channel {
         let _ = timeout(WRITE_TIMEOUT, self.socket.close(None)).await;
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,22 +3,18 @@
 use std::time::Duration;
 
 use bex_proto::exec::{ExecCode, FrameKind};
-use bex_testk8s::{ExecPlan, Options, Style};
+use bex_testk8s::{ExecPlan, Options};
 use bytes::Bytes;
 use http::{Method, Request};
 use http_body_util::{BodyExt, Full};
 
-use super::world::{NS, World, run};
+use super::world::{NS, STYLES, World, run};
 use crate::house::{body, eventually};
 
 #[tokio::test]
-async fn exit_codes_are_the_commands_own() {
-    for style in [Style::V1_36, Style::V1_29] {
-        let world = World::new(Options {
-            style,
-            ..Options::default()
-        })
-        .await;
+async fn exit_codes_0_3_127_and_signals_are_the_commands_own() {
+    for style in STYLES {
+        let world = World::of(style).await;
         for (script, code) in [
             ("true", 0),
             ("exit 3", 3),
@@ -36,6 +32,7 @@ async fn exit_codes_are_the_commands_own() {
             (said.bytes(FrameKind::Stdout), said.bytes(FrameKind::Stderr)),
             (b"given".to_vec(), b"oops\n".to_vec())
         );
+        world.nothing_is_left().await;
     }
 }
 
@@ -65,12 +62,8 @@ async fn a_large_input_arrives_in_frames_that_servers_take() {
 
 #[tokio::test]
 async fn a_vanished_caller_leaves_nothing_running() {
-    for style in [Style::V1_36, Style::V1_29] {
-        let world = World::new(Options {
-            style,
-            ..Options::default()
-        })
-        .await;
+    for style in STYLES {
+        let world = World::of(style).await;
         let operation = run("sleep 600 & echo up; sleep 600", None);
         let ticket = world.ticket(&operation, &world.uid, "sandbox");
         let request = Request::builder()
@@ -89,7 +82,7 @@ async fn a_vanished_caller_leaves_nothing_running() {
         let exec = world.exec();
         assert!(!exec.processes().is_empty());
         drop(answer);
-        eventually(|| exec.processes().is_empty() && exec.counts().disconnected).await;
+        world.nothing_is_left().await;
     }
 }
 
@@ -115,6 +108,19 @@ async fn a_process_whose_end_mark_is_missing_is_no_exit() {
             before.elapsed() < Duration::from_secs(10),
             "within the bounds"
         );
+        world.nothing_is_left().await;
+    }
+}
+
+/// What a command leaves behind holds its output open; it goes with the command.
+#[tokio::test]
+async fn output_that_a_child_keeps_open_ends_with_its_command() {
+    for style in STYLES {
+        let world = World::of(style).await;
+        let said = world.call(&run("sleep 600 & echo up; exit 3", None)).await;
+        assert_eq!(said.exit().exit_code, 3, "{style:?}");
+        assert_eq!(said.bytes(FrameKind::Stdout), b"up\n");
+        world.nothing_is_left().await;
     }
 }
 

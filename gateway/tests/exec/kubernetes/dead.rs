@@ -2,10 +2,10 @@
 
 use bex_proto::exec::Operation;
 use bex_proto::{Generation, TurnNo};
-use bex_testk8s::{Image, Options, Style};
+use bex_testk8s::{ExecPlan, Image, Options, Refusal};
 use serde_json::{Value, json};
 
-use super::world::{IMAGE, NS, World, read, run, world_pod};
+use super::world::{IMAGE, NS, STYLES, World, read, run, world_pod};
 use crate::house::GENERATION;
 
 fn gone() -> (u16, String) {
@@ -21,48 +21,51 @@ fn stop() -> Operation {
 }
 
 #[tokio::test]
-async fn no_pod_another_pod_another_container() {
+async fn a_missing_pod() {
     let world = World::new(Options::default()).await;
-    assert_eq!(
-        world
-            .call_as(&read(0), "another-uid", "sandbox")
-            .await
-            .problem(),
-        gone()
-    );
-    assert_eq!(
-        world
-            .call_as(&run("true", None), &world.uid, "nosuch")
-            .await
-            .problem(),
-        transport()
-    );
-    assert_eq!(
-        world.cluster.execs().len(),
-        0,
-        "nothing was asked of a pod that is not ours"
-    );
+    // gone between the look and the exec, which nobody can tell from a server's mistake
+    world
+        .cluster
+        .next_exec(ExecPlan::new().refuse(Refusal::NotFound));
+    assert_eq!(world.call(&read(0)).await.problem(), transport());
     world.cluster.delete_pod(NS, &world.pod, Some(0));
-    assert_eq!(world.call(&read(0)).await.problem(), gone());
+    for operation in [read(0), run("true", None), stop()] {
+        assert_eq!(world.call(&operation).await.problem(), gone());
+    }
+    assert!(world.cluster.execs().is_empty());
+}
+
+#[tokio::test]
+async fn another_pod_of_its_name() {
+    let world = World::new(Options::default()).await;
+    let other = world.call_as(&read(0), "another-uid", "sandbox").await;
+    assert_eq!(other.problem(), gone());
+    world.cluster.delete_pod(NS, &world.pod, Some(0));
     let again = world
         .cluster
         .create(NS, world_pod(&world.session))
         .expect("made");
     world.cluster.ready(NS, &world.pod).await;
-    assert_eq!(
-        world.call(&read(0)).await.problem(),
-        gone(),
-        "the name is the same, the pod is not"
-    );
+    assert_eq!(world.call(&read(0)).await.problem(), gone());
+    assert!(world.cluster.execs().is_empty(), "not even tried");
     let now = again["metadata"]["uid"].as_str().expect("a uid");
-    assert_eq!(
-        world
-            .call_as(&read(0), now, "sandbox")
-            .await
-            .exit()
-            .exit_code,
-        0
-    );
+    let right = world.call_as(&read(0), now, "sandbox").await;
+    assert_eq!(right.exit().exit_code, 0);
+}
+
+#[tokio::test]
+async fn a_wrong_container() {
+    let world = World::new(Options::default()).await;
+    for operation in [read(0), run("true", None)] {
+        let answer = world.call_as(&operation, &world.uid, "nosuch").await;
+        assert_eq!(answer.problem(), transport());
+    }
+    assert!(world.cluster.execs().is_empty(), "not even tried");
+    // the server's own word
+    world
+        .cluster
+        .next_exec(ExecPlan::new().refuse(Refusal::WrongContainer));
+    assert_eq!(world.call(&read(0)).await.problem(), transport());
 }
 
 #[tokio::test]
@@ -92,7 +95,7 @@ async fn names_that_the_api_does_not_give_are_not_asked_for() {
 }
 
 #[tokio::test]
-async fn what_has_not_begun_is_not_gone() {
+async fn pending_is_not_gone() {
     let elsewhere = |pod: &mut Value| pod["spec"]["nodeSelector"] = json!({"disk": "none"});
     let no_image = |pod: &mut Value| pod["spec"]["containers"][0]["image"] = json!("missing");
     let slow_init =
@@ -121,39 +124,44 @@ async fn what_has_not_begun_is_not_gone() {
     }
 }
 
-#[tokio::test]
-async fn what_has_ended_is_gone_though_it_shows_an_address() {
-    for how in ["succeeded", "failed", "looping"] {
-        let world = World::new(Options::default()).await;
-        match how {
-            "succeeded" => world.cluster.finish(NS, &world.pod, 0),
-            "failed" => world.cluster.finish(NS, &world.pod, 3),
-            _ => world.cluster.crash_loop(NS, &world.pod),
-        };
-        let state = world
-            .cluster
-            .eventually(NS, &world.pod, |p| {
-                p["status"]["containerStatuses"][0]["state"]["running"].is_null()
-            })
-            .await;
-        assert!(state["status"]["podIP"].is_string());
-        for operation in [read(0), run("true", None), stop()] {
-            assert_eq!(world.call(&operation).await.problem(), gone(), "{how}");
-        }
-        assert!(world.cluster.execs().is_empty(), "not even tried");
+/// A pod that has ended in some way shows its address still; nothing of it is tried.
+async fn ended(end: impl FnOnce(&World) -> bool) {
+    let world = World::new(Options::default()).await;
+    assert!(end(&world), "the node has it");
+    let state = world
+        .cluster
+        .eventually(NS, &world.pod, |p| {
+            p["status"]["containerStatuses"][0]["state"]["running"].is_null()
+        })
+        .await;
+    assert!(state["status"]["podIP"].is_string());
+    for operation in [read(0), run("true", None), stop()] {
+        assert_eq!(world.call(&operation).await.problem(), gone());
     }
+    assert!(world.cluster.execs().is_empty(), "not even tried");
+}
+
+#[tokio::test]
+async fn succeeded() {
+    ended(|world| world.cluster.finish(NS, &world.pod, 0)).await;
+}
+
+#[tokio::test]
+async fn failed() {
+    ended(|world| world.cluster.finish(NS, &world.pod, 3)).await;
+}
+
+#[tokio::test]
+async fn crash_loop_back_off() {
+    ended(|world| world.cluster.crash_loop(NS, &world.pod)).await;
 }
 
 /// Between the look and the exec the container may die, and its death is told in two ways.
 #[tokio::test]
 async fn one_death_has_one_answer_however_it_is_told() {
-    for style in [Style::V1_36, Style::V1_34, Style::V1_29] {
+    for style in STYLES {
         // the status still says that it runs: nobody can say that it is gone
-        let world = World::new(Options {
-            style,
-            ..Options::default()
-        })
-        .await;
+        let world = World::of(style).await;
         let alive = world.cluster.pod(NS, &world.pod).expect("the pod")["status"].clone();
         world.cluster.finish(NS, &world.pod, 3);
         world
@@ -171,9 +179,10 @@ async fn one_death_has_one_answer_however_it_is_told() {
         let late = world.cluster.execs().len();
         assert_eq!(
             late,
-            usize::from(style == Style::V1_34),
+            usize::from(style == bex_testk8s::Style::V1_34),
             "a 500, or a 101 and then the error: {style:?}"
         );
+        world.nothing_is_left().await;
     }
 }
 
@@ -182,6 +191,7 @@ async fn a_pod_that_is_being_deleted_can_be_read_and_nothing_else() {
     let world = World::new(Options::default()).await;
     let log = world.log(100_000);
     world.cluster.delete_pod(NS, &world.pod, Some(30));
+    assert_eq!(world.call(&stop()).await.problem(), gone());
     // its endpoints are taken away while it still runs
     world.cluster.edit_pod(NS, &world.pod, |p| {
         p["status"]["conditions"] = json!([{"type": "Ready", "status": "False"}]);
@@ -190,4 +200,6 @@ async fn a_pod_that_is_being_deleted_can_be_read_and_nothing_else() {
     let (bytes, failures) = world.harvest().await;
     assert_eq!((bytes == log, failures.len()), (true, 0));
     assert_eq!(world.call(&run("true", None)).await.problem(), gone());
+    assert_eq!(world.cluster.execs().len(), 1, "the harvest's");
+    world.nothing_is_left().await;
 }

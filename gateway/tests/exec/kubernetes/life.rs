@@ -6,7 +6,7 @@ use bex_proto::exec::ExecCode;
 use bex_testk8s::{ExecPlan, Options, Stall};
 use serde_json::json;
 
-use super::world::{NS, World, read, run, world_pod};
+use super::world::{NS, STYLES, World, read, run, world_pod};
 use crate::house::eventually;
 
 /// A command that would run for long, and what happens when it is running.
@@ -24,30 +24,35 @@ async fn interrupted(world: &World, act: impl AsyncFnOnce()) -> ExecCode {
         act().await;
     });
     let code = answer.error().code;
-    let exec = world.exec();
-    eventually(|| exec.processes().is_empty()).await;
+    world.nothing_is_left().await;
     code
 }
 
 #[tokio::test]
 async fn deleted() {
-    let world = World::new(Options::default()).await;
-    let code = interrupted(&world, async || {
-        world.cluster.delete_pod(NS, &world.pod, Some(1));
-    })
-    .await;
-    assert_eq!(code, ExecCode::SandboxTerminated);
+    for style in STYLES {
+        for grace in [0, 1] {
+            let world = World::of(style).await;
+            let code = interrupted(&world, async || {
+                world.cluster.delete_pod(NS, &world.pod, Some(grace));
+            })
+            .await;
+            assert_eq!(code, ExecCode::SandboxTerminated, "{style:?} {grace}");
+        }
+    }
 }
 
 #[tokio::test]
 async fn its_container_restarted_in_place() {
-    let world = World::new(Options::default()).await;
-    let code = interrupted(&world, async || {
-        world.cluster.restart_container(NS, &world.pod);
-    })
-    .await;
-    // the pod lives on, and so does its log where it is on a volume
-    assert_eq!(code, ExecCode::ExecTransport);
+    for style in STYLES {
+        let world = World::of(style).await;
+        let code = interrupted(&world, async || {
+            world.cluster.restart_container(NS, &world.pod);
+        })
+        .await;
+        // the pod lives on, and so does its log where it is on a volume
+        assert_eq!(code, ExecCode::ExecTransport, "{style:?}");
+    }
 }
 
 #[tokio::test]
@@ -105,4 +110,5 @@ async fn another_life_in_its_place() {
         ExecCode::ExecTransport,
         "an end mark of nobody knows whom"
     );
+    world.nothing_is_left().await;
 }

@@ -1,9 +1,9 @@
 //! The gateway's service account, and what a cluster refuses besides.
 
 use bex_proto::launch::POD_DRIVER_BIN;
-use bex_testk8s::{Cluster, ExecPlan, Image, Options, Refusal, Style};
+use bex_testk8s::{Cluster, ExecPlan, Image, Options, Refusal, Style, rights};
 
-use super::world::{IMAGE, NS, World, read, run, world_pod};
+use super::world::{GATEWAY, IMAGE, NS, World, read, run, world_pod};
 use crate::real::driver_bin;
 
 async fn world(style: Style, rules: &[(&str, &[&str])]) -> World {
@@ -15,7 +15,7 @@ async fn world(style: Style, rules: &[(&str, &[&str])]) -> World {
     .expect("a cluster");
     cluster.namespace(NS);
     cluster.image(IMAGE, Image::pause().file(POD_DRIVER_BIN, driver_bin()));
-    cluster.grant(NS, ("bex", "gateway"), rules);
+    cluster.grant(NS, GATEWAY, rules);
     let world = World::over(cluster).await;
     let pod = world_pod(&world.session);
     world.with_pod(pod).await
@@ -25,11 +25,7 @@ async fn world(style: Style, rules: &[(&str, &[&str])]) -> World {
 async fn get_pods_and_get_and_create_on_exec_are_needed_and_enough() {
     let exec: &[&str] = &["get", "create"];
     for (style, rules, works) in [
-        (
-            Style::V1_36,
-            &[("pods", &["get"][..]), ("pods/exec", exec)][..],
-            true,
-        ),
+        (Style::V1_36, rights::GATEWAY, true),
         (
             Style::V1_36,
             &[("pods", &["get"]), ("pods/exec", &["get"])],
@@ -97,6 +93,7 @@ async fn other_namespaces_are_refused() {
 #[tokio::test]
 async fn a_subprotocol_is_told_apart_from_a_right() {
     let world = World::new(Options::default()).await;
+    // no body: a subprotocol; a body: a right, which somebody must grant
     for (refusal, answer) in [
         (Refusal::EmptyForbidden, (501, "unsupported")),
         (Refusal::GetOnly, (502, "exec_transport")),
@@ -115,6 +112,7 @@ async fn a_subprotocol_is_told_apart_from_a_right() {
         0,
         "and then it works"
     );
+    world.nothing_is_left().await;
 }
 
 #[tokio::test]
@@ -133,6 +131,12 @@ async fn an_api_server_that_cannot_say_says_nothing_about_the_pod() {
             "{refusal:?}"
         );
     }
+    // the exec itself: neither upgraded nor refused
+    world.cluster.refuse("get", "pods/exec", Refusal::Hang);
+    assert_eq!(
+        world.call(&read(0)).await.problem(),
+        (502, "exec_transport".into())
+    );
     world.cluster.kill_api_server();
     assert_eq!(
         world.call(&read(0)).await.problem(),

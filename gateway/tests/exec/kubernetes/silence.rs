@@ -1,4 +1,5 @@
-//! Silence is told from death. The times are a 75th of the real ones.
+//! Silence is told from death. The times are a 75th of the real ones; two real minutes pass on a clock that jumps, in the tests of
+//! `sandbox/kubernetes/channel`.
 
 use std::time::Duration;
 
@@ -7,7 +8,6 @@ use bex_testk8s::{ExecPlan, Options, Stall, Style};
 use tokio::time::Instant;
 
 use super::world::{PACE, World, read, run};
-use crate::house::eventually;
 
 #[tokio::test]
 async fn a_silent_command_outlives_everybody_who_cuts_what_is_idle() {
@@ -28,6 +28,7 @@ async fn a_silent_command_outlives_everybody_who_cuts_what_is_idle() {
             counts.pings >= 6 && counts.empties >= 6,
             "both are needed: {counts:?}"
         );
+        world.nothing_is_left().await;
     }
 }
 
@@ -55,9 +56,7 @@ async fn a_peer_that_answers_nothing_is_gone() {
             before.elapsed()
         );
     }
-    for exec in world.cluster.execs() {
-        eventually(|| exec.processes().is_empty()).await;
-    }
+    world.nothing_is_left().await;
 }
 
 #[tokio::test]
@@ -70,8 +69,7 @@ async fn a_peer_that_answers_is_waited_for_until_the_deadline() {
     let read = read(0);
     let waited = tokio::time::timeout(PACE.silence * 2, world.call(&read)).await;
     assert!(waited.is_err(), "silence alone is no end: {waited:?}");
-    let exec = world.exec();
-    eventually(|| exec.processes().is_empty()).await;
+    world.nothing_is_left().await;
 }
 
 #[tokio::test]

@@ -14,14 +14,20 @@ use bex_proto::launch::{
 };
 use bex_proto::transcript::sha256_hex;
 use bex_proto::{SessionId, TurnNo};
-use bex_testk8s::{Cluster, ExecSeen, Image, Options};
+use bex_testk8s::{Cluster, ExecSeen, Image, Options, Style, rights};
 use serde_json::{Value, json};
 
-use crate::house::{Answer, GENERATION, House, body, ring};
+use crate::house::{Answer, GENERATION, House, body, eventually, ring};
 use crate::real::driver_bin;
 
 pub const NS: &str = "demo-sandbox";
 pub const IMAGE: &str = "sandbox:1";
+/// The gateway's service account.
+pub const GATEWAY: (&str, &str) = ("bex", "gateway");
+/// Both ways in which clusters end an exec, and the two in which v5 is served.
+pub const STYLES: [Style; 3] = [Style::V1_36, Style::V1_34, Style::V1_29];
+/// Every answer is there by then, whatever happens: a start may take 15 s and a look 3 s, each twice.
+const ANSWERED: Duration = Duration::from_secs(40);
 /// Short enough for tests; the proportions are those of the real ones.
 pub const PACE: Pace = Pace {
     ping: Duration::from_millis(200),
@@ -39,6 +45,15 @@ pub struct World {
 }
 
 impl World {
+    /// The same in a cluster of this release.
+    pub async fn of(style: Style) -> Self {
+        Self::new(Options {
+            style,
+            ..Options::default()
+        })
+        .await
+    }
+
     /// With a pod that runs nothing but what is exec'd.
     pub async fn new(options: Options) -> Self {
         let world = Self::without_pod(options).await;
@@ -50,11 +65,7 @@ impl World {
         let cluster = Cluster::start(options).await.expect("a cluster");
         cluster.namespace(NS);
         cluster.image(IMAGE, Image::pause().file(POD_DRIVER_BIN, driver_bin()));
-        cluster.grant(
-            NS,
-            ("bex", "gateway"),
-            &[("pods", &["get"]), ("pods/exec", &["get", "create"])],
-        );
+        cluster.grant(NS, GATEWAY, rights::GATEWAY);
         Self::over(cluster).await
     }
 
@@ -113,12 +124,17 @@ impl World {
 
     /// With a ticket for another pod UID or container.
     pub async fn call_as(&self, operation: &Operation, uid: &str, container: &str) -> Answer {
-        self.house
-            .ask(
-                Some(&self.ticket(operation, uid, container)),
-                body(operation),
-            )
-            .await
+        let ticket = self.ticket(operation, uid, container);
+        let asked = self.house.ask(Some(&ticket), body(operation));
+        let answer = tokio::time::timeout(ANSWERED, asked).await;
+        answer.expect("an answer within the deadline")
+    }
+
+    /// Waits until no process of any exec lives and no connection of one is open.
+    pub async fn nothing_is_left(&self) {
+        let is_over =
+            |exec: &Arc<ExecSeen>| exec.counts().disconnected && exec.processes().is_empty();
+        eventually(|| self.cluster.execs().iter().all(is_over)).await;
     }
 
     pub fn ticket(&self, operation: &Operation, uid: &str, container: &str) -> String {
