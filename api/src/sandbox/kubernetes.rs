@@ -14,6 +14,7 @@ mod departures;
 mod manifest;
 mod pod;
 mod refusal;
+mod rights;
 mod template;
 mod watch;
 
@@ -40,6 +41,7 @@ use pod::{Hold, Hope, Sight};
 
 pub use client::{ClientError, Transport};
 pub use manifest::DriverPlace;
+pub use rights::{Lacking, Unasked};
 pub use template::{AgentUser, AgentUsers, Template, TemplateFault};
 
 /// One answer of the API server.

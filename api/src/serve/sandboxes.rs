@@ -59,12 +59,29 @@ pub(super) async fn start(
                 .context("the cluster cannot be used")?;
             let (say, left) = mpsc::channel(DEPARTURES);
             loops.spawn(lifecycle.clone().departures(say, stop.clone()));
+            loops.spawn(
+                stop.clone()
+                    .run_until_cancelled_owned(tell_rights(lifecycle.clone())),
+            );
             loops.spawn(wake(db.clone(), left, loops.clone(), stop.clone()));
             Ok(Sandboxes {
                 lifecycle: Arc::new(lifecycle),
                 plans: Plans::with_cluster_secrets(profiles.clone()),
             })
         }
+    }
+}
+
+/// Names each right that is missing. The namespaces of other workspaces may be complete, so nothing stops for it.
+async fn tell_rights(lifecycle: KubernetesLifecycle) {
+    match lifecycle.lacking().await {
+        Ok(lacking) => {
+            for right in lacking {
+                let (namespace, verb) = (right.namespace, right.verb);
+                tracing::error!(namespace, verb, "the api may not do this with pods");
+            }
+        }
+        Err(error) => tracing::warn!(error = %Chain(&error), "nobody tells what the api may do"),
     }
 }
 

@@ -46,6 +46,10 @@ async fn a_pod_is_made_once_found_again_and_removed() {
         Deleted,
         "once more"
     );
+    // whatever took its name between our look and our word, it is not that one that goes
+    let deletions = cluster.deletions();
+    let uids: Vec<_> = deletions.iter().map(|d| d.uid.as_deref()).collect();
+    assert_eq!(uids, [Some(&*made.pod_uid)]);
     let requests = cluster.requests();
     assert!(
         requests

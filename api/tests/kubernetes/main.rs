@@ -5,4 +5,5 @@
 mod departing;
 mod living;
 mod refused;
+mod rights;
 mod support;

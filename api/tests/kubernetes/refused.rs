@@ -5,12 +5,10 @@ use std::time::Duration;
 
 use bex_api::sandbox::{Again, CreateError, Lifecycle, Look, SecretKey, Secrets};
 use bex_proto::session::FailureReason;
-use bex_testk8s::{Image, Refusal};
+use bex_testk8s::{Image, Refusal, rights};
 use serde_json::json;
 
-use super::support::{
-    API, IMAGE, NS, RIGHTS, cluster, lifecycle, lifecycle_with, name, pace, plan,
-};
+use super::support::{API, IMAGE, NS, cluster, lifecycle, lifecycle_with, name, pace, plan};
 
 fn why(error: CreateError) -> (FailureReason, Again) {
     match error {
@@ -29,7 +27,7 @@ async fn a_namespace_that_is_missing_is_told() {
     // nothing is asked of a namespace that is not configured
     assert_eq!(why(lifecycle.create(&plan).await.unwrap_err()), expected);
     assert!(cluster.requests().is_empty());
-    cluster.grant("beta-sandbox", API, RIGHTS);
+    cluster.grant("beta-sandbox", API, rights::API);
     plan.workspace = "beta".parse().unwrap();
     assert_eq!(why(lifecycle.create(&plan).await.unwrap_err()), expected);
 }

@@ -11,13 +11,11 @@ use bex_api::sandbox::{KubernetesLifecycle, Made, SandboxName, SandboxPlan, Secr
 use bex_proto::driver::DriverKey;
 use bex_proto::launch::{AgentSpec, POD_DRIVER_BIN, POD_DRIVER_DIR, namespace_of, pod_of};
 use bex_proto::{Generation, SessionId};
-use bex_testk8s::{Cluster, Image, Options};
+use bex_testk8s::{Cluster, Image, Options, rights};
 use serde_json::{Value, json};
 
 pub const NS: &str = "acme-sandbox";
 pub const IMAGE: &str = "sandbox:1";
-/// What the api may do, and nothing else.
-pub const RIGHTS: &[(&str, &[&str])] = &[("pods", &["create", "get", "list", "watch", "delete"])];
 pub const API: (&str, &str) = ("bex", "api");
 
 /// The driver's binary beside the api's, or in `BEX_BIN_DIR`.
@@ -39,7 +37,7 @@ pub async fn cluster() -> Cluster {
     let cluster = Cluster::start(Options::default()).await.unwrap();
     cluster.namespace(NS);
     cluster.image(IMAGE, Image::pause().file(POD_DRIVER_BIN, driver_bin()));
-    cluster.grant(NS, API, RIGHTS);
+    cluster.grant(NS, API, rights::API);
     cluster
 }
 
