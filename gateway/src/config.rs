@@ -2,6 +2,7 @@
 //!
 //! Values come through a look-up function, so tests never touch the environment. Secrets are never printed, not even wrong ones.
 
+mod exec_tls;
 mod network;
 mod reader;
 
@@ -12,6 +13,7 @@ use bex_proto::launch::{POD_DRIVER_BIN, POD_DRIVER_DIR};
 use bex_proto::ticket::KeyRing;
 use bex_store::config::DbConfig;
 use bex_store::pool::Db;
+use bex_tls::ServerFiles;
 
 use crate::hub::TeeMode;
 use crate::sandbox::kubernetes::{KubernetesConfig, LoopbackPods, Reach};
@@ -36,6 +38,8 @@ pub struct Config {
     pub attach_listen: SocketAddr,
     /// `BEX_EXEC_LISTEN`: the api.
     pub exec_listen: SocketAddr,
+    /// `BEX_EXEC_TLS_…`: how the api is proved there; without them the exec listener is plain and on loopback.
+    pub exec_tls: Option<ServerFiles>,
     /// `BEX_ADMIN_LISTEN`: probes and metrics.
     pub admin_listen: SocketAddr,
     /// `BEX_DATABASE_URL` with `BEX_DATABASE_CA`; may lead to a transaction-pooling proxy.
@@ -107,6 +111,7 @@ impl Config {
             ("BEX_ADMIN_LISTEN", admin_listen),
         ];
         let sandboxes = sandboxes(&mut reader, &listeners);
+        let exec_tls = exec_tls::read(&mut reader, exec_listen);
         let tee = reader.parsed("BEX_TEE", |text| match text {
             "on" => Ok(TeeMode::On),
             "off" => Ok(TeeMode::Off),
@@ -116,6 +121,7 @@ impl Config {
             Some(Self {
                 attach_listen: attach_listen?,
                 exec_listen: exec_listen?,
+                exec_tls,
                 admin_listen: admin_listen?,
                 database: database?,
                 listen_database,
@@ -148,7 +154,7 @@ fn sandboxes(
         "kubernetes" => Ok(Kind::Kubernetes),
         _ => Err("must be local or kubernetes"),
     });
-    let is_local = reader.text("BEX_LOCAL").as_deref() == Some("1");
+    let is_local = is_local(reader);
     if is_local {
         for (name, address) in listeners {
             if address.is_some_and(|a| !a.ip().is_loopback()) {
@@ -173,6 +179,11 @@ fn sandboxes(
         }
         Kind::Kubernetes => kubernetes(reader, is_local).map(Sandboxes::Kubernetes),
     }
+}
+
+/// One machine, where every listener is on loopback.
+fn is_local(reader: &Reader<'_>) -> bool {
+    reader.text("BEX_LOCAL").as_deref() == Some("1")
 }
 
 enum Kind {

@@ -34,6 +34,8 @@ pub struct ServeMetrics {
     pub connections: Family<ListenerLabel, Gauge>,
     /// Connections, and streams of HTTP/2, ended because nothing could be written for too long.
     pub write_stalls: Family<ListenerLabel, Counter>,
+    /// Handshakes of the exec listener, where it proves its clients.
+    pub handshakes: Family<ResultLabel, Counter>,
 }
 
 /// One more of what a gauge counts, for as long as it lives; also when its task panics.
@@ -115,6 +117,11 @@ impl ServeMetrics {
             "write_stalls",
             "Connections and HTTP/2 streams ended because nothing could be written",
             metrics.write_stalls.clone(),
+        );
+        registry.register(
+            "exec_handshakes",
+            "Clients of the exec listener that were proved, or why not",
+            metrics.handshakes.clone(),
         );
         metrics
     }

@@ -4,17 +4,20 @@ mod body;
 
 use std::future::Future;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bex_listener::{Meter, Options};
 use bex_proto::limits;
+use bex_tls::ServerTls;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::net::TcpListener;
 
-use crate::metrics::{Counted, ListenerLabel, ServeMetrics};
+use crate::metrics::{Counted, ListenerLabel, ResultLabel, ServeMetrics};
 pub use bex_listener::{BodyError, Serving};
 pub use body::{ResponseBody, empty, full, problem};
 
@@ -47,22 +50,37 @@ where
     H: Fn(Request<Incoming>, SocketAddr) -> F + Send + Sync + 'static,
     F: Future<Output = Response<ResponseBody>> + Send + 'static,
 {
-    let label = ListenerLabel {
-        listener: options.name,
-    };
-    let meter = ListenerMeter {
-        connections: metrics.connections.get_or_create_owned(&label),
-        stalls: metrics.write_stalls.get_or_create_owned(&label),
-    };
-    let options = Options {
-        name: options.name,
-        connections: options.connections,
-        header_timeout: HEADER_READ_TIMEOUT,
-        age: AGE,
-        last_requests: LAST_REQUESTS,
-        http2_streams: H2_STREAMS,
-    };
-    bex_listener::serve(listener, options, meter, handle)
+    let meter = ListenerMeter::new(options, &metrics);
+    bex_listener::serve(listener, options.bounds(), meter, handle)
+}
+
+/// The same over TLS, for clients that are proved by their certificate.
+pub fn serve_proved<H, F>(
+    listener: TcpListener,
+    options: ServeOptions,
+    metrics: ServeMetrics,
+    tls: Arc<ServerTls>,
+    handle: H,
+) -> Serving
+where
+    H: Fn(Request<Incoming>, SocketAddr) -> F + Send + Sync + 'static,
+    F: Future<Output = Response<ResponseBody>> + Send + 'static,
+{
+    let meter = ListenerMeter::new(options, &metrics);
+    bex_listener::serve_proved(listener, options.bounds(), meter, tls, handle)
+}
+
+impl ServeOptions {
+    fn bounds(self) -> Options {
+        Options {
+            name: self.name,
+            connections: self.connections,
+            header_timeout: HEADER_READ_TIMEOUT,
+            age: AGE,
+            last_requests: LAST_REQUESTS,
+            http2_streams: H2_STREAMS,
+        }
+    }
 }
 
 /// One listener's counts.
@@ -70,6 +88,20 @@ where
 struct ListenerMeter {
     connections: Gauge,
     stalls: Counter,
+    handshakes: Family<ResultLabel, Counter>,
+}
+
+impl ListenerMeter {
+    fn new(options: ServeOptions, metrics: &ServeMetrics) -> Self {
+        let label = ListenerLabel {
+            listener: options.name,
+        };
+        Self {
+            connections: metrics.connections.get_or_create_owned(&label),
+            stalls: metrics.write_stalls.get_or_create_owned(&label),
+            handshakes: metrics.handshakes.clone(),
+        }
+    }
 }
 
 impl Meter for ListenerMeter {
@@ -81,5 +113,9 @@ impl Meter for ListenerMeter {
 
     fn stalled(&self) {
         self.stalls.inc();
+    }
+
+    fn handshake(&self, result: &'static str) {
+        self.handshakes.get_or_create(&ResultLabel { result }).inc();
     }
 }

@@ -9,6 +9,7 @@ use bex_store::listen::Source as NoticeSource;
 use bex_store::migrate::SchemaError;
 use bex_store::pool::Db;
 use bex_store::{ConfigError, Role, StoreError, check_schema, preflight};
+use bex_tls::{ServerTls, TlsError};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -24,7 +25,7 @@ use crate::metrics::{Level, Metrics};
 use crate::sandbox::Targets;
 use crate::sandbox::kubernetes::{ClientError, KubernetesTargets};
 use crate::sandbox::local::LocalTargets;
-use crate::serve::{ServeOptions, Serving, serve};
+use crate::serve::{ServeOptions, Serving, serve, serve_proved};
 
 /// Connections of viewers: every stream its own, and some that are refused.
 pub const ATTACH_CONNECTIONS: usize = bex_proto::limits::STREAMS_PER_PROCESS + 500;
@@ -54,6 +55,9 @@ pub enum RunError {
     /// The role may do less than this process must.
     #[error("the database role lacks grants: {}", .0.join(", "))]
     MissingGrants(Vec<String>),
+    /// The exec listener's certificate, key or authorities.
+    #[error("the TLS files of the exec listener cannot be used")]
+    ExecTls(#[source] TlsError),
     /// The cluster's credentials.
     #[error("the cluster cannot be used: {0}")]
     Cluster(#[source] ClientError),
@@ -134,6 +138,7 @@ async fn targets(sandboxes: Sandboxes) -> Result<Arc<dyn Targets>, RunError> {
 struct Parts {
     attach: Arc<Attach>,
     exec: Arc<Exec>,
+    exec_tls: Option<Arc<ServerTls>>,
     admin: Arc<Admin>,
 }
 
@@ -152,6 +157,8 @@ impl Parts {
         draining: &Draining,
     ) -> Result<(Self, Arc<Metrics>), RunError> {
         let mut metrics = Metrics::new();
+        let exec_tls = config.exec_tls.map(ServerTls::open).transpose();
+        let exec_tls = exec_tls.map_err(RunError::ExecTls)?.map(Arc::new);
         let driver_keys = Arc::new(config.driver_keys);
         let instance = random_id("gwy");
         info!(instance, "this process in audit rows");
@@ -181,7 +188,7 @@ impl Parts {
             limits: ExecLimits::default(),
         });
         metrics.watch({
-            let (attach, db) = (Arc::clone(&attach), db.clone());
+            let (attach, db, exec_tls) = (Arc::clone(&attach), db.clone(), exec_tls.clone());
             let runtime = tokio::runtime::Handle::current();
             let tasks = move || Level {
                 name: "tasks",
@@ -190,13 +197,15 @@ impl Parts {
             };
             move || {
                 let levels = attach.levels().into_iter().chain(pool(&db));
-                levels.chain([tasks()]).collect()
+                let levels = levels.chain([tasks()]);
+                levels.chain(certificate(exec_tls.as_deref())).collect()
             }
         });
         let metrics = Arc::new(metrics);
         let parts = Self {
             attach,
             exec: Arc::new(exec),
+            exec_tls,
             admin: Arc::new(Admin::new(
                 db.clone(),
                 Arc::clone(&metrics),
@@ -208,11 +217,7 @@ impl Parts {
 
     fn serve(&self, ports: Ports, metrics: &Metrics) -> AllServing {
         let options = |name, connections| ServeOptions { name, connections };
-        let (attach, exec, admin) = (
-            Arc::clone(&self.attach),
-            Arc::clone(&self.exec),
-            Arc::clone(&self.admin),
-        );
+        let (attach, admin) = (Arc::clone(&self.attach), Arc::clone(&self.admin));
         AllServing {
             attach: serve(
                 ports.attach,
@@ -220,18 +225,22 @@ impl Parts {
                 metrics.serve.clone(),
                 move |request, peer| Arc::clone(&attach).handle(request, peer),
             ),
-            exec: serve(
-                ports.exec,
-                options("exec", EXEC_CONNECTIONS),
-                metrics.serve.clone(),
-                move |request, peer| Arc::clone(&exec).handle(request, peer),
-            ),
+            exec: self.serve_exec(ports.exec, options("exec", EXEC_CONNECTIONS), metrics),
             admin: serve(
                 ports.admin,
                 options("admin", ADMIN_CONNECTIONS),
                 metrics.serve.clone(),
                 move |request, _| Arc::clone(&admin).handle(request),
             ),
+        }
+    }
+
+    fn serve_exec(&self, port: TcpListener, options: ServeOptions, metrics: &Metrics) -> Serving {
+        let (exec, metrics) = (Arc::clone(&self.exec), metrics.serve.clone());
+        let handle = move |request, peer| Arc::clone(&exec).handle(request, peer);
+        match &self.exec_tls {
+            None => serve(port, options, metrics, handle),
+            Some(tls) => serve_proved(port, options, metrics, Arc::clone(tls), handle),
         }
     }
 
@@ -251,6 +260,24 @@ impl Parts {
         tokio::join!(serving.attach.finish(left), serving.exec.finish(left));
         serving.admin.finish(ADMIN_DEADLINE).await;
     }
+}
+
+/// The exec listener's certificate, for metrics; expiry 0 without one.
+fn certificate(tls: Option<&ServerTls>) -> [Level; 2] {
+    let number = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+    let not_after = tls.map_or(0, |tls| tls.not_after().max(0).unsigned_abs());
+    [
+        Level {
+            name: "exec_tls_not_after_seconds",
+            help: "When the exec listener's certificate expires, Unix time; 0 without TLS",
+            value: number(not_after),
+        },
+        Level {
+            name: "exec_tls_reload_failures",
+            help: "Changed TLS files of the exec listener that could not be used",
+            value: number(tls.map_or(0, ServerTls::reload_failures)),
+        },
+    ]
 }
 
 /// The database's connections, for metrics.

@@ -18,6 +18,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulConnection;
 use socket2::SockRef;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, interval, sleep_until, timeout};
 use tracing::debug;
@@ -120,6 +121,9 @@ where
             return;
         }
         let old_at = Instant::now() + self.options.age;
+        if let Some(tls) = &self.tls {
+            return Box::pin(self.proved(tls, socket, peer, old_at)).await;
+        }
         let sniffed = tokio::select! {
             sniffed = timeout(self.options.header_timeout, sniff(&socket)) => sniffed,
             () = self.stop.cancelled() => return,
@@ -135,6 +139,7 @@ where
                 }
             }
             Ok(Ok(Protocol::Http2)) => {
+                let socket = Watched::new(socket, Arc::clone(&activity));
                 Box::pin(self.http2(socket, peer, &activity, old_at)).await;
             }
             Ok(Err(_)) | Err(_) => {}
@@ -186,13 +191,15 @@ where
         }
     }
 
-    async fn http2(
+    pub(crate) async fn http2<S>(
         self: &Arc<Self>,
-        socket: TcpStream,
+        socket: S,
         peer: SocketAddr,
         activity: &Arc<Activity>,
         old_at: Instant,
-    ) {
+    ) where
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
         let service = service_fn({
             let (house, activity) = (Arc::clone(self), Arc::clone(activity));
             move |request: Request<Incoming>| {
@@ -204,13 +211,13 @@ where
                 }
             }
         });
-        let io = TokioIo::new(Watched::new(socket, Arc::clone(activity)));
+        let io = TokioIo::new(socket);
         let connection = pin!(self.http2.serve_connection(io, service));
         self.drive(connection, peer, activity, old_at).await;
     }
 
     /// Drives a connection to its end, and asks it to end when it is old, of no use, or the listener stops.
-    async fn drive<C>(
+    pub(crate) async fn drive<C>(
         &self,
         mut connection: Pin<&mut C>,
         peer: SocketAddr,

@@ -6,12 +6,14 @@
 //! progress for [`bex_proto::limits::WRITE_STALL`] ends its connection, and an HTTP/2 stream whose window stays shut ends by
 //! itself; no connection grows older than [`Options::age`], open requests aside, for which it has [`Options::last_requests`]
 //! more. On shutdown nothing new is accepted, open requests go on to their end, and what is left at the deadline is cut.
-//! How long a request's body may take to come is bounded by whoever reads it.
+//! How long a request's body may take to come is bounded by whoever reads it. Where [`serve_proved`] serves, no byte of HTTP is
+//! read before the client is proved.
 
 mod activity;
 mod body;
 mod conversation;
 mod event_stream;
+mod proved;
 mod socket;
 mod streams;
 
@@ -20,6 +22,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bex_tls::ServerTls;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
@@ -67,6 +70,9 @@ pub trait Meter: Clone + Send + Sync + 'static {
 
     /// A connection, or a stream of HTTP/2, was ended because nothing could be written for too long.
     fn stalled(&self);
+
+    /// A client was proved (`ok`), or why not; only where clients are.
+    fn handshake(&self, _result: &'static str) {}
 }
 
 /// A running accept loop.
@@ -95,6 +101,41 @@ where
     B: Body<Data = Bytes> + Send + Unpin + 'static,
     B::Error: Into<BodyError> + Send,
 {
+    start(listener, options, meter, None, handle)
+}
+
+/// The same over TLS, for clients that are proved by their certificate.
+pub fn serve_proved<M, H, F, B>(
+    listener: TcpListener,
+    options: Options,
+    meter: M,
+    tls: Arc<ServerTls>,
+    handle: H,
+) -> Serving
+where
+    M: Meter,
+    H: Fn(Request<Incoming>, SocketAddr) -> F + Send + Sync + 'static,
+    F: Future<Output = Response<B>> + Send + 'static,
+    B: Body<Data = Bytes> + Send + Unpin + 'static,
+    B::Error: Into<BodyError> + Send,
+{
+    start(listener, options, meter, Some(tls), handle)
+}
+
+fn start<M, H, F, B>(
+    listener: TcpListener,
+    options: Options,
+    meter: M,
+    tls: Option<Arc<ServerTls>>,
+    handle: H,
+) -> Serving
+where
+    M: Meter,
+    H: Fn(Request<Incoming>, SocketAddr) -> F + Send + Sync + 'static,
+    F: Future<Output = Response<B>> + Send + 'static,
+    B: Body<Data = Bytes> + Send + Unpin + 'static,
+    B::Error: Into<BodyError> + Send,
+{
     let serving = Serving {
         name: options.name,
         stop: CancellationToken::new(),
@@ -109,6 +150,7 @@ where
         http1: conversation::http1(&options),
         http2: conversation::http2(&options, Streams::new(meter.clone())),
         meter,
+        tls,
         handle,
     });
     let tasks = serving.tasks.clone();
@@ -154,6 +196,7 @@ struct House<M, H> {
     http1: http1::Builder,
     http2: http2::Builder<Streams<M>>,
     meter: M,
+    tls: Option<Arc<ServerTls>>,
     handle: H,
 }
 

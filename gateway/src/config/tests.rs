@@ -1,5 +1,7 @@
 use std::collections::BTreeMap;
 
+use bex_testpg::certs::Authority;
+
 use super::*;
 
 fn key(digit: char) -> String {
@@ -133,7 +135,6 @@ fn pods_need_their_ranges_and_never_the_machine_itself() {
         variables.remove(gone);
     }
     variables.insert("BEX_SANDBOX_KIND", "kubernetes".to_owned());
-    variables.insert("BEX_EXEC_LISTEN", ":8081".to_owned());
     assert_eq!(refused(&variables), ["BEX_POD_NETWORKS"]);
     variables.insert("BEX_POD_NETWORKS", "10.244.0.0/16,fd00::/8".to_owned());
     let config = read(&variables).expect("accepted");
@@ -155,7 +156,50 @@ fn pods_need_their_ranges_and_never_the_machine_itself() {
     // a double of a cluster has its pods on loopback, and then everything is there
     variables.insert("BEX_POD_NETWORKS", "127.3.4.0/24".to_owned());
     variables.insert("BEX_LOCAL", "1".to_owned());
+    variables.insert("BEX_EXEC_LISTEN", ":8081".to_owned());
     assert_eq!(refused(&variables), ["BEX_EXEC_LISTEN"]);
     variables.remove("BEX_EXEC_LISTEN");
     assert!(read(&variables).is_ok());
+}
+
+#[test]
+fn an_exec_listener_that_others_reach_proves_its_clients() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let authority = Authority::new("ours").expect("an authority");
+    let issued = authority.issue(&["gateway"]).expect("a certificate");
+    let file = |name: &str, text: &str| {
+        std::fs::write(dir.path().join(name), text).expect("written");
+        dir.path().join(name).display().to_string()
+    };
+    let mut variables = good();
+    for gone in ["BEX_LOCAL", "BEX_SANDBOX_DIR", "BEX_DRIVER_BIN"] {
+        variables.remove(gone);
+    }
+    variables.insert("BEX_SANDBOX_KIND", "kubernetes".to_owned());
+    variables.insert("BEX_POD_NETWORKS", "10.244.0.0/16".to_owned());
+    variables.insert("BEX_EXEC_LISTEN", ":8081".to_owned());
+    assert_eq!(refused(&variables), ["BEX_EXEC_LISTEN"]);
+
+    variables.insert("BEX_EXEC_TLS_CERT", file("tls.crt", &issued.certificate));
+    assert_eq!(
+        refused(&variables),
+        [
+            "BEX_EXEC_TLS_KEY",
+            "BEX_EXEC_TLS_CLIENT_CA",
+            "BEX_EXEC_TLS_CLIENT_NAME"
+        ]
+    );
+    variables.insert("BEX_EXEC_TLS_KEY", file("tls.key", &issued.key));
+    variables.insert("BEX_EXEC_TLS_CLIENT_CA", file("ca.crt", authority.pem()));
+    variables.insert("BEX_EXEC_TLS_CLIENT_NAME", "not a name".to_owned());
+    assert_eq!(refused(&variables), ["BEX_EXEC_TLS_CLIENT_NAME"]);
+    variables.insert("BEX_EXEC_TLS_CLIENT_NAME", "api.bex.svc".to_owned());
+    let config = read(&variables).expect("accepted");
+    assert!(config.exec_tls.is_some());
+
+    let other = authority.issue(&["gateway"]).expect("a certificate");
+    variables.insert("BEX_EXEC_TLS_KEY", file("other.key", &other.key));
+    let faults = read(&variables).expect_err("refused").to_string();
+    assert!(faults.contains("do not belong together"), "{faults}");
+    assert!(!faults.contains("PRIVATE KEY"), "{faults}");
 }
