@@ -9,6 +9,7 @@ use bex_proto::WorkspaceId;
 use bex_proto::problem::Code;
 use serde::Deserialize;
 
+pub(crate) use oidc::Tls;
 pub use oidc::{
     ClaimNames, Endpoint, EndpointFault, FetchFault, JwksSource, KeyCache, KeySet, KeySetFault,
     Oidc, OidcRules, Refresher, key_cache,

@@ -31,7 +31,7 @@ use crate::clock;
 use crate::config::Timings;
 use crate::exec_client::SandboxRpc;
 use crate::keep::kept;
-use crate::metrics::{DispatchMetrics, DispatchResult};
+use crate::metrics::{DispatchMetrics, DispatchResult, TickResult};
 use crate::notices::Notices;
 use crate::sandbox::Lifecycle;
 
@@ -172,12 +172,14 @@ impl Dispatcher {
             .await
         {
             Ok(claims) => {
+                self.deps.metrics.ticked(TickResult::Ok);
                 for claim in claims {
                     dispatches.spawn(Arc::clone(self).work(claim));
                 }
             }
             Err(error) => {
-                tracing::warn!(error = %Chain(&error), "no turns could be claimed for dispatch")
+                self.deps.metrics.ticked(TickResult::Error);
+                tracing::warn!(error = %Chain(&error), "no turns could be claimed for dispatch");
             }
         }
     }

@@ -20,6 +20,7 @@ pub mod openapi;
 pub mod profiles;
 pub mod sandbox;
 pub mod serve;
+pub mod smoke;
 pub mod tickets;
 
 pub use serve::serve;

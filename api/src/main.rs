@@ -1,8 +1,9 @@
-//! `bex-api serve`, `bex-api migrate`, `bex-api openapi`.
+//! `bex-api serve`, `bex-api migrate`, `bex-api smoke`, `bex-api openapi`.
 
 use std::process::ExitCode;
 
 use bex_api::config::{Config, ConfigFault, EXIT_USAGE, MigrateArgs, ServeArgs, migrate_database};
+use bex_api::smoke::SmokeArgs;
 use clap::{Arg, Command as ClapCommand, CommandFactory, FromArgMatches, Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
@@ -23,6 +24,8 @@ enum Command {
     Serve(Box<ServeArgs>),
     /// Brings the database to this release's schema and grants
     Migrate(MigrateArgs),
+    /// Creates a session that nobody watches, waits for its end, replays it, and tells whether all of it was there
+    Smoke(SmokeArgs),
     /// Prints the OpenAPI document
     Openapi,
 }
@@ -55,6 +58,7 @@ fn main() -> ExitCode {
             Ok(database) => run(migrate(database)),
             Err(faults) => refuse(&faults),
         },
+        Command::Smoke(args) => run(bex_api::smoke::smoke(args)),
         Command::Openapi => {
             print!("{}", bex_api::openapi::generate());
             ExitCode::SUCCESS

@@ -20,6 +20,7 @@ use super::Caller;
 use crate::metrics::OidcMetrics;
 
 pub use claims::ClaimNames;
+pub(crate) use endpoint::Tls;
 pub use endpoint::{Endpoint, EndpointFault, FetchFault};
 pub use key_cache::{JwksSource, KeyCache, Refresher, key_cache};
 pub use key_set::{KeySet, KeySetFault};

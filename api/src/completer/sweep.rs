@@ -12,6 +12,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::CompleterDeps;
+use crate::metrics::TickResult;
 use crate::sandbox::Look;
 
 /// How often.
@@ -43,8 +44,13 @@ pub(super) async fn run(deps: CompleterDeps, cancel: CancellationToken) {
             sweep.orphans(&deps).await?;
             sweep.rows(&deps).await
         };
-        if let Some(Err(error)) = cancel.run_until_cancelled(swept).await {
-            tracing::warn!(error = %Chain(&error), "the orphan sweep failed");
+        match cancel.run_until_cancelled(swept).await {
+            Some(Ok(())) => deps.metrics.swept(TickResult::Ok),
+            Some(Err(error)) => {
+                deps.metrics.swept(TickResult::Error);
+                tracing::warn!(error = %Chain(&error), "the orphan sweep failed");
+            }
+            None => {}
         }
     }
 }
@@ -73,6 +79,7 @@ impl Sweep {
             removed += 1;
             match timeout(REMOVAL_LIMIT, deps.lifecycle.delete(&sandbox)).await {
                 Ok(Ok(_deleted)) => {
+                    deps.metrics.orphan_removed();
                     tracing::warn!(session = %life.0, generation = %life.1, "removed a sandbox that no row names");
                 }
                 Ok(Err(error)) => {

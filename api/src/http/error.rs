@@ -86,6 +86,8 @@ impl IntoResponse for ApiError {
             body,
         )
             .into_response();
+        // for whoever counts
+        response.extensions_mut().insert(self.code);
         let headers = response.headers_mut();
         if let Some(seconds) = self.retry_after {
             headers.insert(header::RETRY_AFTER, seconds.into());

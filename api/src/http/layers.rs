@@ -119,6 +119,9 @@ async fn measure(State(metrics): State<HttpMetrics>, request: Request, next: Nex
         millis = u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
         "answered"
     );
+    if let Some(code) = response.extensions().get::<Code>() {
+        metrics.refused(*code);
+    }
     metrics.answered(
         RequestLabels {
             method,

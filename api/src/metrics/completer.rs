@@ -24,7 +24,7 @@ pub struct VerdictLabels {
     pub reason: &'static str,
 }
 
-/// How a look for due sessions ended.
+/// How a loop's look for work ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TickResult {
     /// The store answered.
@@ -48,6 +48,15 @@ pub enum RoundResult {
     Panicked,
 }
 
+impl TickResult {
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Error => "error",
+        }
+    }
+}
+
 impl RoundResult {
     fn as_str(self) -> &'static str {
         match self {
@@ -69,6 +78,8 @@ struct ResultLabel {
 #[derive(Debug, Clone)]
 pub struct CompleterMetrics {
     ticks: Family<ResultLabel, Counter>,
+    sweeps: Family<ResultLabel, Counter>,
+    orphans: Counter,
     rounds: Family<ResultLabel, Counter>,
     round_seconds: Histogram,
     active: Gauge,
@@ -84,6 +95,8 @@ impl CompleterMetrics {
     pub(super) fn register(registry: &mut Registry) -> Self {
         let metrics = Self {
             ticks: Family::default(),
+            sweeps: Family::default(),
+            orphans: Counter::default(),
             rounds: Family::default(),
             round_seconds: Histogram::new(ROUND_BUCKETS),
             active: Gauge::default(),
@@ -96,6 +109,16 @@ impl CompleterMetrics {
         };
         let m = &metrics;
         registry.register("completer_ticks", "Looks for due sessions", m.ticks.clone());
+        registry.register(
+            "sweeps",
+            "Looks for sandboxes without a row and rows without a sandbox",
+            m.sweeps.clone(),
+        );
+        registry.register(
+            "orphans_removed",
+            "Sandboxes removed that no row names",
+            m.orphans.clone(),
+        );
         registry.register(
             "completer_rounds",
             "Ended rounds of one session",
@@ -145,11 +168,19 @@ impl CompleterMetrics {
 
     /// Due sessions were looked for.
     pub fn ticked(&self, result: TickResult) {
-        let result = match result {
-            TickResult::Ok => "ok",
-            TickResult::Error => "error",
-        };
+        let result = result.as_str();
         self.ticks.get_or_create(&ResultLabel { result }).inc();
+    }
+
+    /// A sweep ended.
+    pub fn swept(&self, result: TickResult) {
+        let result = result.as_str();
+        self.sweeps.get_or_create(&ResultLabel { result }).inc();
+    }
+
+    /// A sandbox that no row names is gone.
+    pub fn orphan_removed(&self) {
+        self.orphans.inc();
     }
 
     /// So many rounds run; the bound is [`bex_proto::limits::COMPLETER_PARALLEL`].

@@ -6,6 +6,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
+use super::TickResult;
+
 /// What became of one claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DispatchResult {
@@ -44,6 +46,7 @@ struct ResultLabel {
 /// See the module's text.
 #[derive(Debug, Clone)]
 pub struct DispatchMetrics {
+    ticks: Family<ResultLabel, Counter>,
     ended: Family<ResultLabel, Counter>,
     active: Gauge,
 }
@@ -51,9 +54,15 @@ pub struct DispatchMetrics {
 impl DispatchMetrics {
     pub(super) fn register(registry: &mut Registry) -> Self {
         let metrics = Self {
+            ticks: Family::default(),
             ended: Family::default(),
             active: Gauge::default(),
         };
+        registry.register(
+            "dispatcher_ticks",
+            "Looks for turns to dispatch",
+            metrics.ticks.clone(),
+        );
         registry.register("dispatches", "Ended dispatches", metrics.ended.clone());
         registry.register(
             "dispatches_active",
@@ -61,6 +70,12 @@ impl DispatchMetrics {
             metrics.active.clone(),
         );
         metrics
+    }
+
+    /// Turns were looked for.
+    pub fn ticked(&self, result: TickResult) {
+        let result = result.as_str();
+        self.ticks.get_or_create(&ResultLabel { result }).inc();
     }
 
     /// So many dispatches run.

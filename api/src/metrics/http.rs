@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bex_proto::problem::Code;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -30,10 +31,17 @@ pub struct ListenerLabel {
     pub listener: &'static str,
 }
 
+/// Label of a problem.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ProblemLabel {
+    code: &'static str,
+}
+
 /// Requests and connections.
 #[derive(Debug, Clone)]
 pub struct HttpMetrics {
     requests: Family<RequestLabels, Counter>,
+    problems: Family<ProblemLabel, Counter>,
     seconds: Histogram,
     connections: Family<ListenerLabel, Gauge>,
     write_stalls: Family<ListenerLabel, Counter>,
@@ -43,6 +51,7 @@ impl HttpMetrics {
     pub(super) fn register(registry: &mut Registry) -> Self {
         let metrics = Self {
             requests: Family::default(),
+            problems: Family::default(),
             seconds: Histogram::new(BUCKETS),
             connections: Family::default(),
             write_stalls: Family::default(),
@@ -51,6 +60,11 @@ impl HttpMetrics {
             "http_requests",
             "Answered requests",
             metrics.requests.clone(),
+        );
+        registry.register(
+            "http_problems",
+            "Requests answered with a problem",
+            metrics.problems.clone(),
         );
         registry.register_with_unit(
             "http_request_duration",
@@ -77,12 +91,20 @@ impl HttpMetrics {
         self.seconds.observe(took.as_secs_f64());
     }
 
+    /// A request was answered with this problem.
+    pub fn refused(&self, code: Code) {
+        let code = code.as_str();
+        self.problems.get_or_create(&ProblemLabel { code }).inc();
+    }
+
     /// Counts a connection while the guard lives.
     pub fn connection(&self, listener: &'static str) -> ConnectionGuard {
         let gauge = self
             .connections
             .get_or_create_owned(&ListenerLabel { listener });
         gauge.inc();
+        // shown before the first one
+        drop(self.write_stalls.get_or_create(&ListenerLabel { listener }));
         ConnectionGuard(gauge)
     }
 

@@ -19,6 +19,7 @@ use rustls::{ClientConfig, RootCertStore};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::key_set::{KeySet, KeySetFault};
@@ -39,10 +40,29 @@ pub struct Endpoint {
     tls: Option<Tls>,
 }
 
+/// How one host is spoken to by TLS.
 #[derive(Clone)]
-struct Tls {
+pub(crate) struct Tls {
     connector: TlsConnector,
     name: ServerName<'static>,
+}
+
+impl Tls {
+    /// Proves the other side. `ca` replaces the authorities that this machine trusts.
+    ///
+    /// # Errors
+    /// See [`EndpointFault`].
+    pub(crate) fn to(host: &str, ca: Option<&Path>) -> Result<Self, EndpointFault> {
+        tls(host, ca)
+    }
+
+    /// The handshake.
+    ///
+    /// # Errors
+    /// When the other side is not proved.
+    pub(crate) async fn connect(&self, socket: TcpStream) -> std::io::Result<TlsStream<TcpStream>> {
+        self.connector.connect(self.name.clone(), socket).await
+    }
 }
 
 impl std::fmt::Debug for Endpoint {
@@ -138,7 +158,7 @@ impl Endpoint {
         match &self.tls {
             None => self.ask(TokioIo::new(socket)).await,
             Some(tls) => {
-                let socket = tls.connector.connect(tls.name.clone(), socket).await;
+                let socket = tls.connect(socket).await;
                 self.ask(TokioIo::new(socket.map_err(FetchFault::Connect)?))
                     .await
             }
