@@ -119,11 +119,8 @@ impl Guard {
         if let Some(earlier) = known.filter(|_| same.is_none()) {
             self.set_apart(id, earlier, out);
         }
-        // old clients keep one part for an id, whatever its calls are
-        let bound = known
-            .filter(|_| self.profile == Profile::Strict5)
-            .or(streaming);
-        let binding = bound.map_or(head.binding, |tool| tool.binding);
+        let open = same.filter(|tool| tool.progress.is_open());
+        let binding = open.map_or(self.binding(known, head), |tool| tool.binding);
         let progress = match head.kind {
             ChunkKind::ToolInputStart | ChunkKind::ToolInputDelta => Progress::Streaming,
             ChunkKind::ToolInputAvailable => Progress::Called,
@@ -151,6 +148,14 @@ impl Guard {
             Fate::Pass
         } else {
             Fate::Bind(binding)
+        }
+    }
+
+    /// What a new call of an id is bound to. Old clients keep one part for an id, whatever its calls are.
+    fn binding(&self, known: Option<Tool>, head: &ChunkHead) -> Binding {
+        match known {
+            Some(known) if self.profile == Profile::Strict5 => known.binding,
+            _ => head.binding,
         }
     }
 
@@ -196,10 +201,11 @@ impl Guard {
                 if let Some(earlier) = known {
                     self.set_apart(id, earlier, out);
                 }
-                out.push(stand_in_call(id, head.binding));
+                let binding = self.binding(known, head);
+                out.push(stand_in_call(id, binding));
                 Tool {
                     progress: Progress::Answered,
-                    binding: head.binding,
+                    binding,
                     turn,
                     step: self.step,
                     origin: Origin::StandIn,

@@ -444,3 +444,22 @@ fn a_repeated_id_is_rebuilt_from_columns_too() {
     let rest = feed_turn(&mut rebuilt, TurnNo(2), Place::Last, &[INPUT, CALL, OUTPUT]);
     assert_eq!(rest, [INPUT, CALL, OUTPUT]);
 }
+
+#[test]
+fn a_part_and_what_ends_it_agree_about_dynamic() {
+    // a client of 5 looks a part up by its flag
+    let dynamic = r#"{"type":"tool-input-available","toolCallId":"c","toolName":"x","input":{},"dynamic":true}"#;
+    let error =
+        r#"{"type":"tool-input-error","toolCallId":"c","toolName":"x","input":{},"errorText":"e"}"#;
+    let sent = last(&[dynamic, error]);
+    assert_eq!(sent[0], dynamic);
+    assert!(sent[1].contains(r#""dynamic":true"#), "{sent:?}");
+
+    let mut strict = Guard::for_profile(Profile::Strict5);
+    feed_turn(&mut strict, TurnNo(1), Place::Earlier, &[CALL, OUTPUT]);
+    ends(&mut strict);
+    let answer = r#"{"type":"tool-output-available","toolCallId":"c","output":2,"dynamic":true}"#;
+    let sent = feed_turn(&mut strict, TurnNo(2), Place::Last, &[answer]);
+    let answer = r#"{"type":"tool-output-available","toolCallId":"c","output":2}"#;
+    assert_eq!(sent, [STEP, STAND_IN, answer]);
+}
