@@ -10,6 +10,7 @@ pub mod exec;
 pub mod ids;
 pub mod launch;
 pub mod limits;
+pub mod priming;
 pub mod problem;
 pub mod session;
 pub mod sse;

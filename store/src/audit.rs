@@ -122,7 +122,8 @@ impl Db {
         .map(drop)
     }
 
-    /// Forgets a workspace's audit rows older than `days`, one bounded batch of each kind; returns how many. The caller
+    /// Forgets a workspace's audit rows older than `days`, one bounded batch of each kind; returns how many. Those of a session under
+    /// legal hold stay. The caller
     /// does not call it for 0 (keep).
     ///
     /// # Errors
@@ -131,9 +132,11 @@ impl Db {
         let mut swept = 0;
         for sql in [
             "DELETE FROM stream_audit WHERE id IN (SELECT id FROM stream_audit WHERE workspace_id = $1
-                AND opened_at < now() - $2 * interval '1 day' AND closed_at IS NOT NULL LIMIT $3)",
+                AND opened_at < now() - $2 * interval '1 day' AND closed_at IS NOT NULL
+                AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.id = stream_audit.session_id AND s.legal_hold) LIMIT $3)",
             "DELETE FROM audit_events WHERE id IN (SELECT id FROM audit_events WHERE workspace_id = $1
-                AND at < now() - $2 * interval '1 day' LIMIT $3)",
+                AND at < now() - $2 * interval '1 day'
+                AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.id = audit_events.session_id AND s.legal_hold) LIMIT $3)",
         ] {
             let (workspace, days) = (workspace.as_str(), f64::from(days));
             swept += self.execute("sweep_audit", sql, &[text(&workspace), float8(&days), int8(&SWEEP_BATCH)]).await?;

@@ -26,6 +26,13 @@ const MIGRATIONS: &[(i32, &str, &str)] = &[
     (4, "access", include_str!("../migrations/0004_access.sql")),
     (5, "append", include_str!("../migrations/0005_append.sql")),
     (6, "pages", include_str!("../migrations/0006_pages.sql")),
+    (7, "unclear", include_str!("../migrations/0007_unclear.sql")),
+    (8, "proof", include_str!("../migrations/0008_proof.sql")),
+    (
+        9,
+        "retention",
+        include_str!("../migrations/0009_retention.sql"),
+    ),
 ];
 
 /// Key of the session lock ("bexmigr" in ASCII): one migrator at a time per database.
@@ -113,17 +120,26 @@ pub enum SchemaError {
 /// # Errors
 /// See [`MigrateError`]; what was applied before the failure stays.
 pub async fn migrate(config: &DbConfig) -> Result<Migrated, MigrateError> {
+    migrate_up_to(config, SCHEMA_VERSION).await
+}
+
+/// The same, but no further than `last`: an earlier release's schema, for what must be shown to survive the way from there. Without the
+/// grants, which are this release's.
+///
+/// # Errors
+/// As [`migrate`].
+pub async fn migrate_up_to(config: &DbConfig, last: i32) -> Result<Migrated, MigrateError> {
     let (pg, tls) = config.parse()?;
     let (mut client, connection) = pg.connect(tls).await.map_err(failed("connect"))?;
     let driver = tokio::spawn(connection);
-    let result = run(&mut client).await;
+    let result = run(&mut client, last).await;
     // closing the connection releases the lock, also after a failure
     drop(client);
     let _ = driver.await;
     result
 }
 
-async fn run(client: &mut Client) -> Result<Migrated, MigrateError> {
+async fn run(client: &mut Client, last: i32) -> Result<Migrated, MigrateError> {
     let take_lock = format!("SELECT pg_advisory_lock({LOCK_KEY})");
     tokio::time::timeout(LOCK_WAIT, client.batch_execute(&take_lock))
         .await
@@ -146,7 +162,8 @@ async fn run(client: &mut Client) -> Result<Migrated, MigrateError> {
         .map_err(failed("schema_migrations"))?;
     let known: Vec<(i32, String)> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
     let mut applied = Vec::new();
-    for (version, name, sql) in MIGRATIONS.iter().copied() {
+    let wanted = MIGRATIONS.iter().filter(|(version, ..)| *version <= last);
+    for (version, name, sql) in wanted.copied() {
         let checksum = hex::encode(Sha256::digest(sql.as_bytes()));
         match known.iter().find(|(v, _)| *v == version) {
             Some((_, found)) if *found == checksum => continue,
@@ -163,7 +180,8 @@ async fn run(client: &mut Client) -> Result<Migrated, MigrateError> {
         info!(version, name, "migration applied");
         applied.push(version);
     }
-    if known.iter().all(|(version, _)| *version <= SCHEMA_VERSION) {
+    let is_newest = known.iter().all(|(version, _)| *version <= SCHEMA_VERSION);
+    if is_newest && last == SCHEMA_VERSION {
         crate::roles::apply_grants(client)
             .await
             .map_err(failed("grants"))?;

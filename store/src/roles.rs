@@ -47,6 +47,10 @@ const API: &[(&str, &[&str])] = &[
     ("stream_audit", ALL),
     ("audit_events", ALL),
     ("changes", ALL),
+    // nobody changes a statement; it goes with its session
+    ("turn_statements", &["SELECT", "INSERT"]),
+    ("workspace_policies", ALL),
+    ("deletions", ALL),
     ("schema_migrations", &["SELECT"]),
 ];
 

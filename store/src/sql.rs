@@ -45,6 +45,10 @@ pub(crate) fn int4s<'a>(value: &'a (dyn ToSql + Sync)) -> Param<'a> {
     (value, Type::INT4_ARRAY)
 }
 
+pub(crate) fn int8s<'a>(value: &'a (dyn ToSql + Sync)) -> Param<'a> {
+    (value, Type::INT8_ARRAY)
+}
+
 pub(crate) fn times<'a>(value: &'a (dyn ToSql + Sync)) -> Param<'a> {
     (value, Type::TIMESTAMPTZ_ARRAY)
 }

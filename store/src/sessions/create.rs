@@ -75,6 +75,8 @@ pub enum Created {
     Replayed(SessionId),
     /// The key was used with another body.
     KeyConflict,
+    /// The workspace is being deleted.
+    WorkspaceDeleting,
     /// The workspace has too many live sessions.
     LiveLimit {
         /// How many there are.
@@ -93,12 +95,10 @@ impl Db {
         let mut conn = self.conn().await?;
         let tx = conn.begin().await?;
         // one creator per workspace at a time: counting and inserting are one decision
-        tx.query(
-            "create_session",
-            "SELECT pg_advisory_xact_lock(hashtextextended('bex_live/' || $1, 0))",
-            &[text(&new.workspace.as_str())],
-        )
-        .await?;
+        tx.lock_creation(&new.workspace).await?;
+        if tx.is_being_deleted(&new.workspace).await? {
+            return Ok(Created::WorkspaceDeleting);
+        }
         if let Some(idempotency) = &new.idempotency {
             match tx
                 .claim_key(&new.workspace, idempotency, &new.id, TurnNo::FIRST)

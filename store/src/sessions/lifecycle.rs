@@ -5,7 +5,7 @@ use bex_proto::{SessionId, TurnNo};
 
 use crate::error::StoreError;
 use crate::pool::Db;
-use crate::sql::{get, int4, text, turn_no, word};
+use crate::sql::{int4, text, turn_no, word};
 use crate::wake::Channel;
 
 /// What a cancel did.
@@ -127,44 +127,5 @@ impl Db {
         } else {
             Archived::NotFound
         })
-    }
-
-    /// Deletes the session and everything that belongs to it, when nothing of it is live.
-    ///
-    /// # Errors
-    /// Store trouble; nothing was deleted then.
-    pub async fn delete_session(&self, session: &SessionId) -> Result<Delete, StoreError> {
-        let mut conn = self.conn().await?;
-        let tx = conn.begin().await?;
-        let id = session.as_str();
-        tx.query(
-            "delete_session",
-            "SELECT 1 FROM leases WHERE session_id = $1 FOR UPDATE",
-            &[text(&id)],
-        )
-        .await?;
-        let sql = "SELECT phase, legal_hold, EXISTS (SELECT 1 FROM sandboxes b WHERE b.session_id = s.id AND
-                          b.state <> 'gone') AS living FROM sessions s WHERE id = $1 FOR UPDATE";
-        let Some(row) = tx.query_opt("delete_session", sql, &[text(&id)]).await? else {
-            return Ok(Delete::NotFound);
-        };
-        if get(&row, "legal_hold")? {
-            return Ok(Delete::LegalHold);
-        }
-        if !word::<Phase>(&row, "phase")?.is_terminal() || get(&row, "living")? {
-            return Ok(Delete::Live);
-        }
-        // the head first: an append that waits for it finds no head afterwards, so no part can outlive its session
-        for sql in [
-            "SELECT 1 FROM transcript_heads WHERE session_id = $1 FOR UPDATE",
-            "DELETE FROM transcript_parts WHERE session_id = $1",
-            "DELETE FROM idempotency_keys WHERE session_id = $1",
-            "DELETE FROM sessions WHERE id = $1",
-        ] {
-            tx.query("delete_session", sql, &[text(&id)]).await?;
-        }
-        tx.notify(Channel::Settled, id).await?;
-        tx.commit().await?;
-        Ok(Delete::Deleted)
     }
 }

@@ -122,7 +122,7 @@ async fn the_gateway_can_do_exactly_its_list() {
         gateway.request_cancel(&session).await.map(drop),
         gateway.claim_leases("x", 1, Duration::ZERO).await.map(drop),
         gateway.claim_dispatches("x", 1).await.map(drop),
-        gateway.delete_session(&session).await.map(drop),
+        gateway.remove_session(&session, removal()).await.map(drop),
         gateway.sweep_nonces().await.map(drop),
     ];
     for (n, refusal) in refusals.into_iter().enumerate() {

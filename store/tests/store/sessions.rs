@@ -3,6 +3,7 @@
 use bex_proto::session::{Phase, SessionKind, Verdict};
 use bex_proto::{Chain, SessionId, TurnNo};
 use bex_store::idempotency::Idempotency;
+use bex_store::retention::Purged;
 use bex_store::sessions::{
     ArchivedFilter, BeginTurn, Cancel, Created, Delete, ListFilter, NewTurn,
 };
@@ -340,32 +341,33 @@ async fn deleting_takes_everything_and_only_when_nothing_is_live() {
     let session = store.running().await;
     store.append(&session, &parts(0..3)).await;
     assert_eq!(
-        store.db.delete_session(&session).await.unwrap(),
+        store.db.remove_session(&session, removal()).await.unwrap(),
         Delete::Live
     );
     store
         .settle(&session, Some(&end_of(3)), SandboxAfter::Idle)
         .await;
     assert_eq!(
-        store.db.delete_session(&session).await.unwrap(),
+        store.db.remove_session(&session, removal()).await.unwrap(),
         Delete::Live,
         "its sandbox lives"
     );
     store.sql("UPDATE sandboxes SET state = 'gone'");
     store.sql("UPDATE sessions SET legal_hold = true");
     assert_eq!(
-        store.db.delete_session(&session).await.unwrap(),
+        store.db.remove_session(&session, removal()).await.unwrap(),
         Delete::LegalHold
     );
     store.sql("UPDATE sessions SET legal_hold = false");
     assert_eq!(
-        store.db.delete_session(&session).await.unwrap(),
+        store.db.remove_session(&session, removal()).await.unwrap(),
         Delete::Deleted
     );
     assert_eq!(
-        store.db.delete_session(&session).await.unwrap(),
+        store.db.remove_session(&session, removal()).await.unwrap(),
         Delete::NotFound
     );
+    while store.db.purge().await.unwrap() != Purged::Nothing {}
     let left = store.sql(
         "SELECT (SELECT count(*) FROM turns) + (SELECT count(*) FROM transcript_parts) + (SELECT count(*) FROM leases)
               + (SELECT count(*) FROM transcript_heads) + (SELECT count(*) FROM sandboxes)",

@@ -11,6 +11,7 @@ use bex_store::dispatch::{
     BeginDelivery, BeginGeneration, Delivery, DispatchClaim, NewSandbox, Step,
 };
 use bex_store::leases::Lease;
+use bex_store::retention::Removal;
 use bex_store::sessions::{AgentSpec, Created, NewSession};
 use bex_store::settle::{Cause, SandboxAfter, Settle, Settled};
 use bex_store::transcript::{Append, AppendOutcome, Appended, HarvestStep, Marks};
@@ -169,6 +170,15 @@ impl Store {
             "SELECT string_agg(part_index || ':' || seq, ' ' ORDER BY turn, part_index) FROM transcript_parts
               WHERE session_id = '{session}'"
         ))
+    }
+}
+
+/// By somebody who may.
+pub fn removal() -> Removal<'static> {
+    Removal {
+        subject: "admin",
+        action: "session.delete",
+        quiet_days: None,
     }
 }
 
