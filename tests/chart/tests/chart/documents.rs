@@ -17,11 +17,16 @@ fn known_metrics() -> BTreeSet<String> {
 /// Every word of a query that is a metric of ours.
 fn metrics_of(query: &str) -> Vec<String> {
     let words = query.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
-    words.filter(|w| w.starts_with("bex_")).map(str::to_owned).collect()
+    words
+        .filter(|w| w.starts_with("bex_"))
+        .map(str::to_owned)
+        .collect()
 }
 
 fn is_known(known: &BTreeSet<String>, metric: &str) -> bool {
-    let bare = SUFFIXES.iter().filter_map(|suffix| metric.strip_suffix(suffix));
+    let bare = SUFFIXES
+        .iter()
+        .filter_map(|suffix| metric.strip_suffix(suffix));
     known.contains(metric) || bare.into_iter().any(|bare| known.contains(bare))
 }
 
@@ -35,12 +40,16 @@ fn rules() -> Vec<Value> {
 fn the_readme_is_what_the_values_say() {
     let expected = readme::generate(&text("charts/bex/values.yaml").unwrap()).unwrap();
     let found = text("charts/bex/README.md").unwrap();
-    assert!(found == expected, "charts/bex/README.md is old: run scripts/chart readme");
+    assert!(
+        found == expected,
+        "charts/bex/README.md is old: run scripts/chart readme"
+    );
 }
 
 #[test]
 fn the_schema_knows_every_value_and_no_other() {
-    let schema: Value = serde_json::from_str(&text("charts/bex/values.schema.json").unwrap()).unwrap();
+    let schema: Value =
+        serde_json::from_str(&text("charts/bex/values.schema.json").unwrap()).unwrap();
     let values: Value = serde_saphyr::from_str(&text("charts/bex/values.yaml").unwrap()).unwrap();
     fn compare(at: &str, schema: &Value, values: &Value, faults: &mut Vec<String>) {
         let Some(properties) = schema["properties"].as_object() else {
@@ -70,15 +79,26 @@ fn every_alert_watches_a_metric_that_exists_and_has_an_entry_in_the_runbook() {
         let named = metrics_of(at(rule, "/expr"));
         assert!(!named.is_empty(), "{}", at(rule, "/alert"));
         for metric in named {
-            assert!(is_known(&known, &metric), "{}: {metric}", at(rule, "/alert"));
+            assert!(
+                is_known(&known, &metric),
+                "{}: {metric}",
+                at(rule, "/alert")
+            );
         }
         let link = at(rule, "/annotations/runbook_url");
         let anchor = format!("#{}", at(rule, "/alert").to_lowercase());
         assert!(link.ends_with(&anchor), "{link}");
     }
-    let alerts: Vec<_> = rules.iter().map(|rule| at(rule, "/alert").to_owned()).collect();
+    let alerts: Vec<_> = rules
+        .iter()
+        .map(|rule| at(rule, "/alert").to_owned())
+        .collect();
     let runbook = text("docs/runbook.md").unwrap();
-    assert_eq!(tables::headings(&runbook, 2), alerts, "docs/runbook.md has one entry per alert, in their order");
+    assert_eq!(
+        tables::headings(&runbook, 2),
+        alerts,
+        "docs/runbook.md has one entry per alert, in their order"
+    );
 }
 
 #[test]
@@ -86,7 +106,9 @@ fn the_dashboard_shows_metrics_that_exist() {
     let known = known_metrics();
     let objects = helm::render("full", &[]).unwrap();
     let mut maps = of_kind(&objects, "ConfigMap");
-    let map = maps.find(|m| at(m, "/metadata/name").ends_with("-dashboard")).unwrap();
+    let map = maps
+        .find(|m| at(m, "/metadata/name").ends_with("-dashboard"))
+        .unwrap();
     assert_eq!(at(map, "/metadata/labels/grafana_dashboard"), "1");
     let dashboard: Value = serde_json::from_str(at(map, "/data/bex.json")).unwrap();
     let queries: Vec<_> = items(&dashboard["panels"])

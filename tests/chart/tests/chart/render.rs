@@ -282,7 +282,10 @@ fn the_binaries_are_told_what_the_values_say() {
     assert_eq!(api("BEX_ATTACH_PUBLIC_URL"), "https://stream.bex.example");
     assert_eq!(api("BEX_IDLE_GRACE_MS"), "1800000");
     // each side asks for the other's name
-    assert_eq!(variable("transcripts-gateway", "BEX_EXEC_TLS_CLIENT_NAME")["value"], "bex-api");
+    assert_eq!(
+        variable("transcripts-gateway", "BEX_EXEC_TLS_CLIENT_NAME")["value"],
+        "bex-api"
+    );
     // a ring that is being rotated
     let ring = |component, name| variable(component, name)["valueFrom"]["secretKeyRef"].clone();
     assert_eq!(
