@@ -1,14 +1,15 @@
 //! A window of a turn's log, cut at its last newline, with the status where asked for.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use bex_proto::driver::{DriverState, LEGACY_LOG_FILE, LogRecord, STATUS_FILE, Status, log_file};
 use bex_proto::exec::{FrameKind, LogWindow, WindowEnding, WindowHeader};
 use bex_proto::ids::{Generation, TurnNo};
 use bex_proto::limits;
+use nix::fcntl::OFlag;
 use sha2::{Digest, Sha256};
 
 use super::ExecFault;
@@ -59,13 +60,14 @@ pub fn answer(
         .map_err(ExecFault::Output)
 }
 
-/// The status file's text. Nothing when it is not there or not what a driver writes: too long, or not text.
+/// The status file's text. Nothing when it is not there or not what a driver writes: no file, too long, or not text.
 fn read_status(dir: &Path) -> io::Result<Option<String>> {
-    let file = match File::open(dir.join(STATUS_FILE)) {
-        Ok(file) => file,
-        Err(missing) if missing.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(cause) => return Err(cause),
+    let Some(file) = open_if_there(&dir.join(STATUS_FILE))? else {
+        return Ok(None);
     };
+    if !file.metadata()?.is_file() {
+        return Ok(None);
+    }
     let mut text = Vec::new();
     file.take(limits::STATUS_BYTES as u64 + 1)
         .read_to_end(&mut text)?;
@@ -87,7 +89,7 @@ impl Log {
     /// The turn's log, or the one log of a driver of the old form; `None` while there is none that says whose it is.
     fn open(dir: &Path, turn: TurnNo) -> io::Result<Option<Self>> {
         if let Some(file) = open_if_there(&dir.join(log_file(turn)))? {
-            let size = file.metadata()?.len();
+            let size = metadata_of_a_file(&file)?.len();
             return Ok(first_line(&file)?.map(|(generation, log_id)| Self {
                 file,
                 generation: Some(generation),
@@ -98,7 +100,7 @@ impl Log {
         let Some(file) = open_if_there(&dir.join(LEGACY_LOG_FILE))? else {
             return Ok(None);
         };
-        let metadata = file.metadata()?;
+        let metadata = metadata_of_a_file(&file)?;
         Ok(Some(Self {
             file,
             generation: None,
@@ -157,11 +159,26 @@ fn cut(bytes: &[u8], is_final: bool) -> (usize, WindowEnding) {
     }
 }
 
+/// Never waits: whoever put a pipe in a file's place would hold whoever opens it.
 fn open_if_there(path: &Path) -> io::Result<Option<File>> {
-    match File::open(path) {
+    let opened = OpenOptions::new()
+        .read(true)
+        .custom_flags(OFlag::O_NONBLOCK.bits())
+        .open(path);
+    match opened {
         Ok(file) => Ok(Some(file)),
         Err(missing) if missing.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(cause) => Err(cause),
+    }
+}
+
+/// A log can be read anew, which nothing but a file can.
+fn metadata_of_a_file(file: &File) -> io::Result<std::fs::Metadata> {
+    let metadata = file.metadata()?;
+    if metadata.is_file() {
+        Ok(metadata)
+    } else {
+        Err(io::Error::other("the log is no file"))
     }
 }
 

@@ -205,6 +205,24 @@ async fn a_log_that_does_not_say_whose_it_is_is_not_begun() {
 }
 
 #[tokio::test]
+async fn a_pipe_in_a_files_place_holds_nobody() {
+    let pipe = |path: &Path| {
+        nix::unistd::mkfifo(path, nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
+    };
+    let files = Files::new(b"", "running");
+    std::fs::remove_file(files.path().join(STATUS_FILE)).expect("removed");
+    pipe(&files.path().join(STATUS_FILE));
+    let (header, _) = window(&files.path(), observe(1, 0)).await;
+    assert_eq!((header.status, header.log.is_some()), (None, true));
+
+    let log = files.path().join(log_file(TurnNo(1)));
+    std::fs::remove_file(&log).expect("removed");
+    pipe(&log);
+    let frames = frames(&files.path(), observe(1, 0)).await;
+    assert!(frames.is_empty(), "an answer without its end mark is none");
+}
+
+#[tokio::test]
 async fn a_window_of_16_mib_is_cut_at_its_last_newline() {
     let line = [vec![b'x'; 999_999], vec![b'\n']].concat();
     let files = Files::new(&line.repeat(20), "idle");
