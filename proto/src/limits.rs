@@ -216,6 +216,8 @@ pub const STATUS_UNREADABLE: Duration = Duration::from_secs(120);
 pub const TURN_DEADLINE: Duration = Duration::from_secs(30 * 60);
 /// An idle sandbox lives this long after its last settle or read ticket.
 pub const IDLE_GRACE: Duration = Duration::from_secs(30 * 60);
+/// However often it is read: an idle sandbox lives no longer than this after its last settle.
+pub const IDLE_MAX: Duration = Duration::from_secs(4 * 3600);
 /// Cancel harvests first, this long at most.
 pub const CANCEL_HARVEST: Duration = Duration::from_secs(60);
 /// Parts of one harvest append.

@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use bex_proto::{Generation, SessionId, TurnNo};
+use bex_proto::{Generation, SessionId, TurnNo, limits};
 use jiff::Timestamp;
 use tokio_postgres::Row;
 
@@ -202,15 +202,21 @@ impl Db {
         rows.iter().map(|row| get(row, "driver_kid")).collect()
     }
 
-    /// Prolongs the idle grace from now, e.g. for a read ticket.
+    /// Prolongs the idle grace from now, e.g. for a read ticket, as long as that ends within [`limits::IDLE_MAX`] of the
+    /// last settle.
     ///
     /// # Errors
     /// Store trouble only.
     pub async fn touch_idle(&self, session: &SessionId) -> Result<(), StoreError> {
         self.execute(
             "touch_idle",
-            "UPDATE sandboxes SET idle_since = now() WHERE session_id = $1 AND state = 'idle'",
-            &[text(&session.as_str())],
+            "UPDATE sandboxes b SET idle_since = now() WHERE session_id = $1 AND state = 'idle'
+                AND EXISTS (SELECT 1 FROM turns t WHERE t.session_id = $1 AND t.turn = b.turn
+                               AND t.settled_at > now() - $2 * interval '1 second')",
+            &[
+                text(&session.as_str()),
+                float8(&seconds(limits::IDLE_MAX - limits::IDLE_GRACE)),
+            ],
         )
         .await
         .map(drop)

@@ -176,6 +176,31 @@ impl Db {
         row.map(|row| Ok((get(&row, "log_id")?, large(&row, "byte_offset")?)))
             .transpose()
     }
+
+    /// When the harvest last read something new of a turn, stored or not; `None` when it never has.
+    ///
+    /// # Errors
+    /// Store trouble only.
+    pub async fn harvested_at(
+        &self,
+        session: &SessionId,
+        generation: Generation,
+        turn: TurnNo,
+    ) -> Result<Option<Timestamp>, StoreError> {
+        let row = self
+            .query_one(
+                "harvested_at",
+                "SELECT max(updated_at) AS at FROM harvest_offsets
+                  WHERE session_id = $1 AND generation = $2 AND turn = $3",
+                &[
+                    text(&session.as_str()),
+                    int4(&number(generation.0)),
+                    int4(&turn_no(turn)),
+                ],
+            )
+            .await?;
+        get(&row, "at")
+    }
 }
 
 /// The batch as the function's arrays.

@@ -113,6 +113,34 @@ async fn a_session_is_due_when_its_time_comes_or_somebody_wakes_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn since_when_nothing_clear_was_seen_outlives_who_saw_it() {
+    let store = Store::new().await;
+    let session = store.running().await;
+    let claim = async || store.lease(&session).await;
+    let release = async |lease, round| {
+        let released = store.db.release_lease(&lease, Duration::ZERO, round).await;
+        assert!(released.unwrap());
+    };
+    let lease = claim().await;
+    assert_eq!(lease.unclear_since, None);
+    release(lease, Round::Failed).await;
+    let lease = claim().await;
+    assert_eq!((lease.unclear_since, lease.failures), (None, 1));
+    release(lease, Round::Unclear).await;
+    let lease = claim().await;
+    let since = lease.unclear_since;
+    assert!(since.is_some() && lease.failures == 0);
+    // neither another look nor a failure moves it
+    for round in [Round::Unclear, Round::Failed, Round::Unclear] {
+        release(claim().await, round).await;
+    }
+    let lease = claim().await;
+    assert_eq!(lease.unclear_since, since);
+    release(lease, Round::Done).await;
+    assert_eq!(claim().await.unclear_since, None);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn an_idle_sandbox_is_due_after_its_grace_and_torn_down_once() {
     let store = Store::new().await;
     let session = store.running().await;
@@ -130,7 +158,10 @@ async fn an_idle_sandbox_is_due_after_its_grace_and_torn_down_once() {
         claim(limits::IDLE_GRACE).await.is_empty(),
         "prolonged by a reader"
     );
+    // but not for ever
     store.sql("UPDATE sandboxes SET idle_since = now() - interval '31 minutes'");
+    store.sql("UPDATE turns SET settled_at = now() - interval '3 hours 31 minutes'");
+    store.db.touch_idle(&session).await.unwrap();
     let lease = claim(limits::IDLE_GRACE).await.pop().unwrap();
     assert!(store.db.begin_stopping(&lease, G1).await.unwrap());
     store
