@@ -11,12 +11,14 @@ use std::time::Duration;
 
 use bex_proto::ticket::KeyRing;
 use bex_store::DbConfig;
+use bex_tls::ClientFiles;
 
 use crate::auth::{ClaimNames, Endpoint, ServiceTokens};
 use crate::profiles::Profiles;
+use crate::proof::ProofRing;
 use crate::sandbox::kubernetes::KubernetesConfig;
 
-pub use raw::{MigrateArgs, ServeArgs};
+pub use raw::{FileArgs, ImportArgs, MigrateArgs, ServeArgs};
 
 /// Exit code of a process whose configuration is refused (EX_USAGE).
 pub const EXIT_USAGE: u8 = 64;
@@ -37,7 +39,7 @@ pub struct Config {
     /// Prefix of every `streamUrl`, without a slash at its end.
     pub attach_public_url: String,
     /// The gateway's exec listener.
-    pub exec_url: hyper::Uri,
+    pub exec: ExecEndpoint,
     /// Programs that may call.
     pub tokens: ServiceTokens,
     /// Whose access tokens let people call.
@@ -50,6 +52,19 @@ pub struct Config {
     pub timings: Timings,
     /// Live sessions of one workspace.
     pub live_limit: u32,
+    /// Signs statements about turns, where there are keys.
+    pub proof: Option<ProofRing>,
+    /// Days that sessions and audit rows are kept where a workspace says nothing; 0: for ever.
+    pub retention_days: u32,
+}
+
+/// Where the gateway takes exec calls.
+#[derive(Debug, Clone)]
+pub struct ExecEndpoint {
+    /// Scheme, host and port.
+    pub url: hyper::Uri,
+    /// For https: how each side is proved.
+    pub tls: Option<ClientFiles>,
 }
 
 /// An issuer of access tokens.
@@ -148,6 +163,20 @@ pub fn migrate_database(args: &MigrateArgs) -> Result<DbConfig, Vec<ConfigFault>
         Some(url) => Ok(DbConfig::new(url, "bex-api migrate").with_ca(args.database_ca.clone())),
         None => Err(vec![ConfigFault {
             variable: "BEX_DATABASE_DIRECT_URL",
+            problem: "is not set".into(),
+        }]),
+    }
+}
+
+/// The database of `import`.
+///
+/// # Errors
+/// When the URL is not given.
+pub fn import_database(args: &ImportArgs) -> Result<DbConfig, Vec<ConfigFault>> {
+    match &args.database_url {
+        Some(url) => Ok(DbConfig::new(url, "bex-api import").with_ca(args.database_ca.clone())),
+        None => Err(vec![ConfigFault {
+            variable: "BEX_DATABASE_URL",
             problem: "is not set".into(),
         }]),
     }

@@ -4,9 +4,13 @@
 pub(crate) mod attach_ticket;
 mod error;
 pub(crate) mod exec;
+pub(crate) mod export;
 mod extract;
+pub(crate) mod holds;
 mod layers;
 mod lifecycle;
+pub(crate) mod priming;
+pub(crate) mod proof;
 pub(crate) mod revocations;
 mod sandbox_calls;
 mod secret_literal;
@@ -27,9 +31,11 @@ use bex_store::Db;
 use bex_store::sessions::SessionRow;
 
 use crate::auth::{Authenticator, Caller};
+use crate::export::Exporter;
 use crate::metrics::HttpMetrics;
 use crate::notices::Notices;
 use crate::profiles::Profiles;
+use crate::proof::ProofRing;
 use crate::tickets::AttachTickets;
 
 pub use error::ApiError;
@@ -49,6 +55,12 @@ pub struct Api {
     pub sandboxes: Arc<dyn SandboxCalls>,
     /// What other processes announced.
     pub notices: Notices,
+    /// Makes exports.
+    pub exports: Exporter,
+    /// Signs statements, where the deployment has keys for it.
+    pub proof: Option<Arc<ProofRing>>,
+    /// Days that sessions and audit rows are kept where a workspace says nothing; 0: for ever.
+    pub retention_days: u32,
     /// Live sessions of one workspace.
     pub live_limit: u32,
     /// How long the turns verb waits for a settle: [`bex_proto::limits::TURN_VERB_WAIT`], less in tests.
@@ -83,7 +95,16 @@ routes! {
     post "/v1/agent-sessions/{id}/attach-ticket" => attach_ticket::mint;
     get "/v1/agent-sessions/{id}/transcript" => transcript::read;
     post "/v1/agent-sessions/{id}/exec" => exec::run;
+    get "/v1/agent-sessions/{id}/priming" => priming::read;
+    get "/v1/agent-sessions/{id}/export" => export::read;
+    get "/v1/agent-sessions/{id}/proof" => proof::read;
+    post "/v1/agent-sessions/{id}/legal-hold" => holds::hold;
+    delete "/v1/agent-sessions/{id}/legal-hold" => holds::release;
+    get "/v1/workspaces/{workspaceId}/retention" => holds::retention;
+    post "/v1/workspaces/{workspaceId}/retention" => holds::set_retention;
+    delete "/v1/workspaces/{workspaceId}" => holds::delete_workspace;
     post "/v1/revocations" => revocations::create;
+    get "/.well-known/bex-proof-keys.json" => proof::keys;
     get "/openapi.json" => crate::openapi::serve;
 }
 

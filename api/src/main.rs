@@ -1,8 +1,13 @@
-//! `bex-api serve`, `bex-api migrate`, `bex-api smoke`, `bex-api openapi`.
+//! `bex-api serve`, `bex-api migrate`, `bex-api verify`, `bex-api import`, `bex-api smoke`, `bex-api openapi`.
+
+mod files;
 
 use std::process::ExitCode;
 
-use bex_api::config::{Config, ConfigFault, EXIT_USAGE, MigrateArgs, ServeArgs, migrate_database};
+use bex_api::config::{
+    Config, ConfigFault, EXIT_USAGE, FileArgs, ImportArgs, MigrateArgs, ServeArgs, import_database,
+    migrate_database,
+};
 use bex_api::smoke::SmokeArgs;
 use clap::{Arg, Command as ClapCommand, CommandFactory, FromArgMatches, Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
@@ -24,6 +29,10 @@ enum Command {
     Serve(Box<ServeArgs>),
     /// Brings the database to this release's schema and grants
     Migrate(MigrateArgs),
+    /// Checks an export without a store: exit code 0 when every byte of it is as it was exported
+    Verify(FileArgs),
+    /// Takes an exported session into the store of BEX_DATABASE_URL
+    Import(ImportArgs),
     /// Creates a session that nobody watches, waits for its end, replays it, and tells whether all of it was there
     Smoke(SmokeArgs),
     /// Prints the OpenAPI document
@@ -56,6 +65,11 @@ fn main() -> ExitCode {
         },
         Command::Migrate(args) => match migrate_database(&args) {
             Ok(database) => run(migrate(database)),
+            Err(faults) => refuse(&faults),
+        },
+        Command::Verify(args) => files::verify(&args),
+        Command::Import(args) => match import_database(&args) {
+            Ok(database) => run(files::import(database, args.file)),
             Err(faults) => refuse(&faults),
         },
         Command::Smoke(args) => run(bex_api::smoke::smoke(args)),

@@ -21,7 +21,9 @@ use utoipa::openapi::{
     RefOr, Required, ResponseBuilder,
 };
 
-use crate::http::{attach_ticket, exec, revocations, sessions, transcript, turns, views};
+use crate::http::{
+    attach_ticket, exec, holds, priming, proof, revocations, sessions, transcript, turns, views,
+};
 use operations::{Answer, OPERATIONS, Operation};
 
 /// The checked-in document.
@@ -93,6 +95,10 @@ fn document() -> OpenApi {
     add::<transcript::TranscriptPage>(&mut schemas);
     add::<exec::ExecRequest>(&mut schemas);
     add::<revocations::RevocationBody>(&mut schemas);
+    add::<priming::PrimingView>(&mut schemas);
+    add::<proof::ProofPage>(&mut schemas);
+    add::<holds::RetentionRequest>(&mut schemas);
+    add::<holds::RetentionView>(&mut schemas);
     schemas.push(("Problem".to_owned(), problem().into()));
     let bearer = SecurityScheme::Http(HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build());
     let components = ComponentsBuilder::new()
@@ -160,7 +166,7 @@ fn described(operation: &Operation) -> OperationBuilder {
     for (status, answer) in operation.answers {
         built = built.response(status.to_string(), success(answer));
     }
-    if operation.path != "/openapi.json" {
+    if !is_for_everybody(operation.path) {
         built = built.security(SecurityRequirement::new(BEARER, Vec::<String>::new()));
     }
     for (status, codes) in refusals(operation) {
@@ -174,6 +180,11 @@ fn described(operation: &Operation) -> OperationBuilder {
         );
     }
     built
+}
+
+/// Whether a path is answered without a token.
+fn is_for_everybody(path: &str) -> bool {
+    path == "/openapi.json" || path.starts_with("/.well-known/")
 }
 
 fn parameters(operation: &Operation) -> Vec<utoipa::openapi::path::Parameter> {
@@ -208,7 +219,7 @@ fn parameters(operation: &Operation) -> Vec<utoipa::openapi::path::Parameter> {
 
 fn parameter_schema(name: &str) -> RefOr<Schema> {
     match name {
-        "limit" | "from" | "afterSeq" | "turn" => ObjectBuilder::new()
+        "limit" | "from" | "afterSeq" | "turn" | "budgetBytes" => ObjectBuilder::new()
             .schema_type(Type::Integer)
             .build()
             .into(),
@@ -229,6 +240,13 @@ fn success(answer: &Answer) -> ResponseBuilder {
                 .description(*text)
                 .content("application/json", content)
         }
+        Answer::File(text, types) => {
+            let binary = ObjectBuilder::new().schema_type(Type::String).build();
+            let described = ResponseBuilder::new().description(*text);
+            types.iter().fold(described, |built, media| {
+                built.content(*media, Content::new(Some(Schema::from(binary.clone()))))
+            })
+        }
         Answer::Frames(text) => {
             let binary = ObjectBuilder::new().schema_type(Type::String).build();
             let content = Content::new(Some(Schema::from(binary)));
@@ -242,7 +260,7 @@ fn success(answer: &Answer) -> ResponseBuilder {
 /// The operation's own codes and those that every authenticated call may answer, by status.
 fn refusals(operation: &Operation) -> std::collections::BTreeMap<u16, Vec<&'static str>> {
     let common: &[Code] = match operation.path {
-        "/openapi.json" => &[],
+        path if is_for_everybody(path) => &[],
         _ => &[
             Code::Unauthenticated,
             Code::Forbidden,

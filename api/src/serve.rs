@@ -10,6 +10,7 @@ use anyhow::{Context, bail};
 use bex_proto::limits;
 use bex_store::listen::{Listener, Source};
 use bex_store::{Db, Role, check_schema, preflight};
+use bex_tls::ClientTls;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -21,11 +22,14 @@ use crate::completer::{Completer, CompleterDeps};
 use crate::config::{Config, OidcConfig};
 use crate::dispatch::{Dispatcher, DispatcherDeps};
 use crate::exec_client::ExecClient;
+use crate::export::Exporter;
 use crate::housekeeping;
 use crate::http::serve::{Drained, serve as listen};
 use crate::http::{Api, router};
 use crate::metrics::Metrics;
 use crate::notices::Notices;
+use crate::proof::Notary;
+use crate::retention;
 use crate::tickets::AttachTickets;
 use sandboxes::Sandboxes;
 
@@ -55,14 +59,20 @@ pub async fn serve(config: Config) -> anyhow::Result<()> {
     tracing::info!(rest = %rest.local_addr()?, admin = %admin_port.local_addr()?, "listening");
 
     let metrics = Arc::new(Metrics::default());
-    let admin = Arc::new(Admin::new(db.clone(), Arc::clone(&metrics)));
+    let exec_tls = config.exec.tls.clone().map(ClientTls::open).transpose()?;
+    let exec_tls = exec_tls.map(Arc::new);
+    let admin = Arc::new(Admin::new(
+        db.clone(),
+        Arc::clone(&metrics),
+        exec_tls.clone(),
+    ));
     let (stop_rest, stop_loops, stop_admin) = (
         CancellationToken::new(),
         CancellationToken::new(),
         CancellationToken::new(),
     );
     let loops = TaskTracker::new();
-    let api = start_loops(config, &db, &metrics, heard, &loops, &stop_loops).await?;
+    let api = start_loops(config, &db, &metrics, heard, exec_tls, &loops, &stop_loops).await?;
     let rest = tokio::spawn(listen(
         rest,
         "rest",
@@ -109,11 +119,15 @@ async fn start_loops(
     db: &Db,
     metrics: &Arc<Metrics>,
     heard: Listener,
+    exec_tls: Option<Arc<ClientTls>>,
     loops: &TaskTracker,
     stop: &CancellationToken,
 ) -> anyhow::Result<Arc<Api>> {
     let notices = Notices::default();
-    let rpc = Arc::new(ExecClient::new(&config.exec_url, config.keys.exec));
+    let rpc = Arc::new(match exec_tls {
+        Some(tls) => ExecClient::proved(&config.exec.url, config.keys.exec, tls),
+        None => ExecClient::new(&config.exec.url, config.keys.exec),
+    });
     let owner = bex_proto::ids::random_id("api");
     let profiles = Arc::new(config.profiles);
     let Sandboxes { lifecycle, plans } =
@@ -130,7 +144,7 @@ async fn start_loops(
         metrics: metrics.dispatch.clone(),
     }));
     let completer = Arc::new(Completer::new(CompleterDeps {
-        db: db.clone(),
+        db: Arc::new(db.clone()),
         owner,
         rpc: rpc.clone(),
         lifecycle,
@@ -146,6 +160,16 @@ async fn start_loops(
         config.keys.driver,
         stop.clone(),
     ));
+    let proof = config.proof.map(Arc::new);
+    if let Some(ring) = &proof {
+        let notary = Notary::new(db.clone(), Arc::clone(ring), notices.clone());
+        loops.spawn(notary.run(stop.clone()));
+    }
+    loops.spawn(retention::run(
+        db.clone(),
+        config.retention_days,
+        stop.clone(),
+    ));
     // a loop that subscribes after the first notice finds the same work by its own first tick
     loops.spawn(notices.clone().pump(heard, stop.clone()));
     Ok(Arc::new(Api {
@@ -155,6 +179,9 @@ async fn start_loops(
         tickets: AttachTickets::new(config.keys.attach, config.attach_public_url),
         sandboxes: rpc,
         notices,
+        exports: Exporter::new(db.clone(), proof.clone()),
+        proof,
+        retention_days: config.retention_days,
         live_limit: config.live_limit,
         turn_wait: limits::TURN_VERB_WAIT,
         metrics: metrics.http.clone(),

@@ -15,9 +15,10 @@ CREATE INDEX turn_statements_by_turn ON turn_statements (session_id, turn, numbe
 
 -- A turn is due for a statement in the very transaction that settles it, heals it or gives it parts afterwards, whoever does
 -- that; the statement follows. So no settle waits for a signature, and none is without its statement for good.
-ALTER TABLE turns ADD COLUMN statement_due boolean NOT NULL DEFAULT false;
-UPDATE turns SET statement_due = true WHERE verdict <> 'open';
-CREATE INDEX turns_statement_due ON turns (session_id, turn) WHERE statement_due;
+-- Turns that are here already are due, without a write to any of them; of an open turn the mark says nothing.
+ALTER TABLE turns ADD COLUMN statement_due boolean NOT NULL DEFAULT true;
+ALTER TABLE turns ALTER COLUMN statement_due SET DEFAULT false;
+CREATE INDEX turns_statement_due ON turns (session_id, turn) WHERE statement_due AND verdict <> 'open';
 
 CREATE FUNCTION bex_statement_due() RETURNS trigger LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp

@@ -77,7 +77,8 @@ impl Db {
         let rows = self
             .query(
                 "statements_due",
-                "SELECT session_id, turn FROM turns WHERE statement_due ORDER BY session_id, turn LIMIT $1",
+                "SELECT session_id, turn FROM turns WHERE statement_due AND verdict <> 'open'
+                  ORDER BY session_id, turn LIMIT $1",
                 &[int8(&i64::from(limit))],
             )
             .await?;
@@ -210,7 +211,8 @@ impl Db {
         let row = self
             .query_one(
                 "statements_pending",
-                "SELECT count(*) AS pending FROM turns WHERE session_id = $1 AND statement_due",
+                "SELECT count(*) AS pending FROM turns WHERE session_id = $1
+                    AND statement_due AND verdict <> 'open'",
                 &[text(&session.as_str())],
             )
             .await?;

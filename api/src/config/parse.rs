@@ -1,5 +1,6 @@
 //! From text to [`Config`]: each variable is judged, and all verdicts are collected.
 
+mod exec;
 mod kubernetes;
 mod oidc;
 
@@ -15,6 +16,7 @@ use bex_store::{Db, DbConfig};
 use super::{Config, ConfigFault, Keys, LocalSandboxes, SandboxKind, ServeArgs, Timings};
 use crate::auth::ServiceTokens;
 use crate::profiles::{Deployment, Profiles};
+use crate::proof::ProofRing;
 
 /// Largest file that the configuration names.
 const CONFIG_FILE_BYTES: u64 = 1024 * 1024;
@@ -64,7 +66,7 @@ pub(super) fn config(args: &ServeArgs) -> Result<Config, Vec<ConfigFault>> {
     );
     let keys = keys(&mut faults, args);
     let attach_public_url = public_url(&mut faults, &args.attach_public_url);
-    let exec_url = exec_url(&mut faults, &args.exec_url);
+    let exec = exec::exec(&mut faults, args);
     let oidc = oidc::oidc(&mut faults, args);
     let tokens = tokens(&mut faults, args);
     let profiles = profiles(&mut faults, args, deployment);
@@ -73,6 +75,18 @@ pub(super) fn config(args: &ServeArgs) -> Result<Config, Vec<ConfigFault>> {
     let live_limit = match &args.live_limit {
         None => Some(limits::LIVE_SESSIONS),
         Some(text) => positive(&mut faults, "BEX_LIVE_LIMIT", text),
+    };
+    let proof = args
+        .proof_keys
+        .as_ref()
+        .map(|text| faults.keep("BEX_PROOF_KEYS", ProofRing::parse(text)));
+    let retention_days = match &args.audit_retention_days {
+        None => Some(0),
+        Some(text) => {
+            let days = text.parse::<u32>();
+            let days = days.map_err(|_| "must be a whole number of days");
+            faults.keep("BEX_AUDIT_RETENTION_DAYS", days)
+        }
     };
 
     let built = (|| {
@@ -83,13 +97,15 @@ pub(super) fn config(args: &ServeArgs) -> Result<Config, Vec<ConfigFault>> {
             listen_database,
             keys: keys?,
             attach_public_url: attach_public_url?,
-            exec_url: exec_url?,
+            exec: exec?,
             tokens: tokens?,
             oidc,
             profiles: profiles?,
             sandbox: sandbox?,
             timings: timings?,
             live_limit: live_limit?,
+            proof: proof.flatten(),
+            retention_days: retention_days?,
         })
     })();
     match built {
@@ -193,16 +209,6 @@ fn public_url(faults: &mut Faults, text: &Option<String>) -> Option<String> {
         );
     }
     uri.map(|_| text.trim_end_matches('/').to_owned())
-}
-
-fn exec_url(faults: &mut Faults, text: &Option<String>) -> Option<hyper::Uri> {
-    let text = faults.required("BEX_EXEC_URL", text)?;
-    let uri = text.parse::<hyper::Uri>().ok();
-    let uri = uri.filter(|uri| uri.scheme_str() == Some("http") && uri.host().is_some());
-    if uri.is_none() {
-        faults.add("BEX_EXEC_URL", "must be an http URL");
-    }
-    uri
 }
 
 fn profiles(faults: &mut Faults, args: &ServeArgs, deployment: Deployment) -> Option<Profiles> {

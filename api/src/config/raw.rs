@@ -31,12 +31,30 @@ pub struct ServeArgs {
     /// Driver ring
     #[arg(long, env = "BEX_DRIVER_KEYS", hide_env_values = true)]
     pub driver_keys: Option<String>,
+    /// Proof ring: `kid:hex,…` with Ed25519 seeds; the first signs statements about turns, all are published
+    #[arg(long, env = "BEX_PROOF_KEYS", hide_env_values = true)]
+    pub proof_keys: Option<String>,
+    /// Days that finished sessions and audit rows are kept where a workspace says nothing; 0 keeps them
+    #[arg(long, env = "BEX_AUDIT_RETENTION_DAYS")]
+    pub audit_retention_days: Option<String>,
     /// Prefix of every streamUrl
     #[arg(long, env = "BEX_ATTACH_PUBLIC_URL")]
     pub attach_public_url: Option<String>,
-    /// The gateway's exec listener
+    /// The gateway's exec listener: https, or http on loopback
     #[arg(long, env = "BEX_EXEC_URL")]
     pub exec_url: Option<String>,
+    /// PEM certificates that the gateway's certificate must chain to
+    #[arg(long, env = "BEX_EXEC_TLS_CA")]
+    pub exec_tls_ca: Option<PathBuf>,
+    /// PEM certificate chain that proves this api to the gateway
+    #[arg(long, env = "BEX_EXEC_TLS_CERT")]
+    pub exec_tls_cert: Option<PathBuf>,
+    /// Its PEM key
+    #[arg(long, env = "BEX_EXEC_TLS_KEY")]
+    pub exec_tls_key: Option<PathBuf>,
+    /// Name that the gateway's certificate must have, instead of the URL's host
+    #[arg(long, env = "BEX_EXEC_TLS_NAME")]
+    pub exec_tls_name: Option<String>,
     /// JSON file of service tokens (SHA-256, subject, workspaces, role)
     #[arg(long, env = "BEX_SERVICE_TOKENS")]
     pub service_tokens: Option<PathBuf>,
@@ -109,6 +127,34 @@ pub struct ServeArgs {
     /// Live sessions of one workspace
     #[arg(long, env = "BEX_LIVE_LIMIT")]
     pub live_limit: Option<String>,
+}
+
+/// What `bex-api verify` and `bex-api import` are told.
+#[derive(Clone, Default, Args)]
+pub struct FileArgs {
+    /// The export, as `format=jsonl` gave it
+    pub file: PathBuf,
+    /// JSON file of the public keys it must be signed with, as `/.well-known/bex-proof-keys.json` publishes them; without it the
+    /// export's own are taken
+    #[arg(long)]
+    pub keys: Option<PathBuf>,
+    /// Accepts an export that nobody signed
+    #[arg(long)]
+    pub unsigned: bool,
+}
+
+/// Variables of `bex-api import`.
+#[derive(Clone, Default, Args)]
+pub struct ImportArgs {
+    /// PostgreSQL, as the api's user
+    #[arg(long, env = "BEX_DATABASE_URL", hide_env_values = true)]
+    pub database_url: Option<String>,
+    /// PEM certificates that the database's certificate must chain to
+    #[arg(long, env = "BEX_DATABASE_CA")]
+    pub database_ca: Option<PathBuf>,
+    /// The export
+    #[command(flatten)]
+    pub file: FileArgs,
 }
 
 /// Variables of `bex-api migrate`.

@@ -2,15 +2,17 @@
 
 use std::time::Duration;
 
-use bex_proto::limits;
+use bex_proto::priming::{DEFAULT_BUDGET, Payloads};
+use bex_proto::{TurnNo, limits};
 use bex_store::StoreError;
-use bex_store::dispatch::{BeginDelivery, Delivery};
+use bex_store::dispatch::{BeginDelivery, Delivery, DispatchClaim};
 use bex_store::sandboxes::SandboxRow;
 
 use super::make::Work;
 use super::{Dispatcher, Outcome};
 use crate::clock::age;
 use crate::exec_client::{ExecFailure, ExecTarget};
+use crate::priming::priming_before;
 
 /// A driver that did not answer is asked again after this; it takes a turn once, however often it is asked.
 const DELIVER_AGAIN: Duration = Duration::from_secs(1);
@@ -38,7 +40,13 @@ impl Dispatcher {
             // its prompt was given at its creation
             return Ok(Outcome::Delivered(Delivery::Accepted));
         }
-        let failure = match self.deps.rpc.deliver_turn(&target, claim.turn, None).await {
+        let priming = self.priming(claim).await?;
+        let failure = match self
+            .deps
+            .rpc
+            .deliver_turn(&target, claim.turn, priming)
+            .await
+        {
             Ok(()) => return Ok(Outcome::Delivered(Delivery::Accepted)),
             Err(failure) => failure,
         };
@@ -57,5 +65,22 @@ impl Dispatcher {
         } else {
             Outcome::Delivered(Delivery::Unknown)
         })
+    }
+
+    /// What was said before, for an agent that does not remember it. The driver knows whether its does: every later turn brings it.
+    async fn priming(&self, claim: &DispatchClaim) -> Result<Option<String>, StoreError> {
+        if claim.turn == TurnNo::FIRST {
+            return Ok(None);
+        }
+        let priming = priming_before(
+            &self.deps.db,
+            &claim.session,
+            claim.turn,
+            DEFAULT_BUDGET,
+            Payloads::Left,
+        )
+        .await?;
+        let json = serde_json::to_string(&priming).expect("a priming is plain data");
+        Ok(Some(json))
     }
 }

@@ -13,6 +13,7 @@ use bex_proto::problem::Code;
 use bex_proto::session::Phase;
 use bex_proto::{TurnNo, WorkspaceId, limits};
 use bex_store::audit::AuditEvent;
+use bex_store::retention::Removal;
 use bex_store::sessions::{ArchivedFilter, Delete, ListFilter, SessionRow};
 use http::StatusCode;
 use serde::Serialize;
@@ -109,11 +110,13 @@ pub async fn delete(
 ) -> Result<Response, ApiError> {
     caller.need(Role::Admin)?;
     let row = api.session_of(&caller, &id).await?;
-    match api.db.delete_session(&row.id).await? {
-        Delete::Deleted => {
-            api.audit(&caller, &row, "session.delete").await;
-            Ok(StatusCode::NO_CONTENT.into_response())
-        }
+    let removal = Removal {
+        subject: &caller.subject,
+        action: "session.delete",
+        quiet_days: None,
+    };
+    match api.db.remove_session(&row.id, removal).await? {
+        Delete::Deleted => Ok(StatusCode::NO_CONTENT.into_response()),
         Delete::Live => Err(Code::NotDeletable.into()),
         Delete::LegalHold => Err(Code::LegalHold.into()),
         Delete::NotFound => Err(Code::NotFound.into()),

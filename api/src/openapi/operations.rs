@@ -10,6 +10,8 @@ pub enum Answer {
     Json(&'static str, &'static str),
     /// Exec frames.
     Frames(&'static str),
+    /// A file in one of these media types.
+    File(&'static str, &'static [&'static str]),
 }
 
 /// One method of one path.
@@ -259,6 +261,107 @@ pub const OPERATIONS: &[Operation] = &[
         ..NONE
     },
     Operation {
+        path: "/v1/agent-sessions/{id}/priming",
+        id: "readPriming",
+        summary: "What an agent that remembers nothing would be told of the conversation: its newest words under a budget.",
+        query: &[
+            (
+                "budgetBytes",
+                "0 to 1048576; 65536 when absent. The turns as JSON are never longer.",
+            ),
+            (
+                "toolPayloads",
+                "true: also what went into tools and came out of them.",
+            ),
+        ],
+        answers: &[(
+            200,
+            Answer::Json("The newest words, the oldest first.", "Priming"),
+        )],
+        codes: &[Code::InvalidRequest, Code::UnknownField, Code::NotFound],
+        ..NONE
+    },
+    Operation {
+        path: "/v1/agent-sessions/{id}/export",
+        id: "exportSession",
+        summary: "The session as a file, streamed. One that breaks off is not whole.",
+        query: &[(
+            "format",
+            "jsonl (the default; lossless, for verify and import), markdown or ui-messages.",
+        )],
+        answers: &[(
+            200,
+            Answer::File(
+                "The file.",
+                &["application/x-ndjson", "text/markdown", "application/json"],
+            ),
+        )],
+        codes: &[Code::InvalidRequest, Code::UnknownField, Code::NotFound],
+        ..NONE
+    },
+    Operation {
+        path: "/v1/agent-sessions/{id}/proof",
+        id: "readProof",
+        summary: "The chain of signed statements about the session's settled turns.",
+        query: &[
+            ("from", "The first statement's number."),
+            ("limit", "1 to 200; 50 when absent."),
+        ],
+        answers: &[(200, Answer::Json("One page of the chain.", "ProofPage"))],
+        codes: &[
+            Code::InvalidRequest,
+            Code::UnknownField,
+            Code::NotFound,
+            Code::NotConfigured,
+        ],
+        ..NONE
+    },
+    Operation {
+        method: "post",
+        path: "/v1/agent-sessions/{id}/legal-hold",
+        id: "holdSession",
+        summary: "Keeps a session from being deleted by anybody; may be repeated (admin).",
+        answers: &[(200, Answer::Json("As it stands now.", "Session"))],
+        codes: &[Code::Forbidden, Code::NotFound],
+        ..NONE
+    },
+    Operation {
+        method: "delete",
+        path: "/v1/agent-sessions/{id}/legal-hold",
+        id: "releaseSession",
+        summary: "Lifts a legal hold; may be repeated (admin).",
+        answers: &[(200, Answer::Json("As it stands now.", "Session"))],
+        codes: &[Code::Forbidden, Code::NotFound],
+        ..NONE
+    },
+    Operation {
+        path: "/v1/workspaces/{workspaceId}/retention",
+        id: "readRetention",
+        summary: "How long a workspace keeps its finished sessions and audit rows.",
+        answers: &[(200, Answer::Json("The policy.", "Retention"))],
+        codes: &[Code::NotFound],
+        ..NONE
+    },
+    Operation {
+        method: "post",
+        path: "/v1/workspaces/{workspaceId}/retention",
+        id: "setRetention",
+        summary: "Sets how many days a workspace keeps its finished sessions and audit rows (admin).",
+        body: Some("SetRetention"),
+        answers: &[(200, Answer::Json("The policy.", "Retention"))],
+        codes: &[Code::Forbidden, Code::NotFound],
+        ..NONE
+    },
+    Operation {
+        method: "delete",
+        path: "/v1/workspaces/{workspaceId}",
+        id: "deleteWorkspace",
+        summary: "Ends and deletes all sessions of a workspace in the background; refused while one is held (admin).",
+        answers: &[(202, Answer::Json("It is being deleted.", "Retention"))],
+        codes: &[Code::Forbidden, Code::NotFound, Code::LegalHold],
+        ..NONE
+    },
+    Operation {
         method: "post",
         path: "/v1/revocations",
         id: "revoke",
@@ -266,6 +369,14 @@ pub const OPERATIONS: &[Operation] = &[
         body: Some("Revocation"),
         answers: &[(201, Answer::Json("Revoked.", "Revocation"))],
         codes: &[Code::Forbidden, Code::NotFound],
+        ..NONE
+    },
+    Operation {
+        path: "/.well-known/bex-proof-keys.json",
+        id: "readProofKeys",
+        summary: "The public keys (JWKS) that check statements and exports.",
+        answers: &[(200, Answer::Json("The keys.", "Jwks"))],
+        codes: &[Code::NotConfigured],
         ..NONE
     },
     Operation {

@@ -68,13 +68,10 @@ async fn delete_waits_for_the_living_and_the_law() {
     let idle = world.finished(SandboxAfter::Idle).await;
     delete(&idle).await.refused("not_deletable");
     let session = world.finished(SandboxAfter::Gone).await;
-    world.sql(&format!(
-        "UPDATE sessions SET legal_hold = true WHERE id = '{session}'"
-    ));
+    let hold = path(&session, "/legal-hold");
+    world.call(ADMIN, "POST", &hold).await.ok(200);
     delete(&session).await.refused("legal_hold");
-    world.sql(&format!(
-        "UPDATE sessions SET legal_hold = false WHERE id = '{session}'"
-    ));
+    world.call(ADMIN, "DELETE", &hold).await.ok(200);
     let gone = delete(&session).await;
     assert_eq!((gone.status, gone.body.len()), (204, 0));
     delete(&session).await.refused("not_found");

@@ -4,6 +4,7 @@
 mod access;
 mod bodies;
 mod exec;
+mod keeping;
 mod lifecycle;
 mod sessions;
 mod support;

@@ -7,11 +7,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use axum::body::Body;
 use bex_api::auth::{Authenticator, ServiceTokens, Verifier};
+use bex_api::export::Exporter;
 use bex_api::exec_client::{ExecFailure, ExecTarget};
 use bex_api::http::{Activity, Api, SandboxCalls, router, serve};
 use bex_api::metrics::Metrics;
 use bex_api::notices::Notices;
 use bex_api::profiles::{Deployment, Profiles};
+use bex_api::proof::ProofRing;
 use bex_api::tickets::AttachTickets;
 use bex_proto::driver::{TurnDigest, TurnEnd, TurnState};
 use bex_proto::ids::PartId;
@@ -90,6 +92,7 @@ pub struct World {
     pub database: Database,
     pub sandboxes: Arc<Scripted>,
     pub ring: KeyRing,
+    pub proof: Arc<ProofRing>,
     pub address: SocketAddr,
     client: Client<HttpConnector, Full<Bytes>>,
     _cancel: DropGuard,
@@ -175,6 +178,8 @@ impl World {
         let profiles = r#"{"profiles":{"demo":{"agent":{"kind":"acp","argv":["/bin/true"]}},
             "command":{"agent":{"kind":"command"},"args":"caller"}}}"#;
         let sandboxes = Arc::new(Scripted::default());
+        let proof = ProofRing::parse(&format!("p:{}", "cd".repeat(32))).unwrap();
+        let proof = Arc::new(proof);
         let metrics = Metrics::default().http;
         let api = Arc::new(Api {
             db: db.clone(),
@@ -183,6 +188,9 @@ impl World {
             tickets: AttachTickets::new(ring.clone(), "https://stream.example".into()),
             sandboxes: Arc::clone(&sandboxes) as Arc<dyn SandboxCalls>,
             notices,
+            exports: Exporter::new(db.clone(), Some(Arc::clone(&proof))),
+            proof: Some(Arc::clone(&proof)),
+            retention_days: 0,
             live_limit,
             turn_wait: TURN_WAIT,
             metrics: metrics.clone(),
@@ -203,6 +211,7 @@ impl World {
             database,
             sandboxes,
             ring,
+            proof,
             address,
             client,
             _cancel: cancel.drop_guard(),

@@ -112,6 +112,7 @@ pub async fn create(
         Created::New => (new.id, true),
         Created::Replayed(id) => (id, false),
         Created::KeyConflict => return Err(Code::IdempotencyConflict.into()),
+        Created::WorkspaceDeleting => return Err(Code::NotFound.into()),
         Created::LiveLimit { live, limit } => {
             return Err(ApiError::from(Code::LiveLimit)
                 .with("live", live)
