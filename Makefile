@@ -1,6 +1,6 @@
 # Everything a person types here; CI calls the same targets. Needs Rust and make; the rest is installed or named.
 .DEFAULT_GOAL := help
-.PHONY: help demo up down status test test-kubernetes nightly clients chart images bench crowd fmt lint
+.PHONY: help demo up down status test test-kubernetes test-pgbouncer rolling nightly clients chart images bench crowd fmt lint
 
 export CARGO_TARGET_DIR ?= target
 BIN := $(CARGO_TARGET_DIR)/debug
@@ -32,6 +32,13 @@ test: ## format, lint, unit, store on real PostgreSQL, end to end with the real 
 
 test-kubernetes: ## the end-to-end tests with sandboxes that are pods of a double of a cluster
 	@scripts/test build pods
+
+test-pgbouncer: ## the store and the end-to-end tests through pgbouncer in transaction mode
+	@scripts/test build pooled pooled_e2e
+
+rolling: ## an update from an earlier release under load; PREVIOUS=<commit>, else the one before the newest migration
+	@scripts/setup postgres
+	@scripts/rolling $(PREVIOUS)
 
 nightly: ## as test, with ten times the random cases and fifty times the viewers
 	@BEX_MERGE_CASES=10000 BEX_CLIENTS_RANDOM=1000 BEX_JOIN_ATTACHES=10000 BEX_JOIN_PARTS=10000 NEXTEST_PROFILE=nightly scripts/test

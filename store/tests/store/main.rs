@@ -16,3 +16,4 @@ mod reading;
 mod sessions;
 mod settling;
 mod support;
+mod upgrade;

@@ -86,6 +86,7 @@ impl PgBouncer {
             .args(["-q"])
             .arg(path("pgbouncer.ini"))
             .env("BEX_TESTPG_DIR", dir.path())
+            .env("BEX_TESTPG_SIGNAL", "TERM")
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
@@ -136,7 +137,8 @@ fn program() -> Result<PathBuf, PgError> {
         .ok_or(PgError::NoBouncer)
 }
 
-/// Transaction mode with few connections for many: a statement that counted on its session would soon be on another one.
+/// Transaction mode with few connections for many: a statement that counted on its session would soon be on another one. A client
+/// hears soon that there is no server, well before its own time limit for a statement.
 fn configuration(dir: &TempDir, port: u16, server: u16) -> String {
     format!(
         "[databases]\n\
@@ -155,6 +157,7 @@ fn configuration(dir: &TempDir, port: u16, server: u16) -> String {
          default_pool_size = 5\n\
          server_idle_timeout = 5\n\
          server_login_retry = 1\n\
+         query_wait_timeout = 5\n\
          log_connections = 0\n\
          log_disconnections = 0\n",
         dir = dir.path().display()

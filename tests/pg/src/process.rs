@@ -24,10 +24,10 @@ const POLL: Duration = Duration::from_millis(10);
 /// Another process may take the free port between our look and the server's bind.
 const PORT_ATTEMPTS: u32 = 5;
 
-/// Runs the server until its stdin says `keep` (we stop it, and want its files) or closes (we vanished, nobody does).
+/// Runs the program until its stdin says `keep` (we stop it, and want its files) or closes (we vanished, nobody does).
 pub(crate) const KEEPER: &str = r#""$@" </dev/null & pg=$!
 read -r word
-kill -QUIT $pg 2>/dev/null
+kill -"$BEX_TESTPG_SIGNAL" $pg 2>/dev/null
 wait $pg
 [ "$word" = keep ] || rm -rf -- "$BEX_TESTPG_DIR""#;
 
@@ -338,6 +338,8 @@ impl TestPg {
                 "timezone=UTC",
             ])
             .env("BEX_TESTPG_DIR", self.dir.path())
+            // without a checkpoint
+            .env("BEX_TESTPG_SIGNAL", "QUIT")
             // a terminal's interrupt is for us; the keeper reacts to our end
             .process_group(0)
             .stdin(Stdio::piped())

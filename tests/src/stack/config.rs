@@ -79,17 +79,21 @@ pub(super) struct Settings<'a> {
 }
 
 impl Settings<'_> {
-    fn database(&self, user: &str) -> String {
-        let url = self.postgres.url(DATABASE);
-        url.replacen("//postgres@", &format!("//{user}@"), 1)
+    fn database(&self, user: &str) -> [String; 2] {
+        // through a pgbouncer where the environment asks for one; notifications need a session of their own
+        let urls = [
+            self.postgres.pooled_url(DATABASE),
+            self.postgres.url(DATABASE),
+        ];
+        urls.map(|url| url.replacen("//postgres@", &format!("//{user}@"), 1))
     }
 
     fn common(&self, user: &str) -> anyhow::Result<Env> {
-        let url = self.database(user);
+        let [pooled, direct] = self.database(user);
         let sandboxes = self.dir.join(SANDBOX_DIR).display().to_string();
         let pairs = [
-            ("BEX_DATABASE_URL", url.clone()),
-            ("BEX_LISTEN_DATABASE_URL", url),
+            ("BEX_DATABASE_URL", pooled),
+            ("BEX_LISTEN_DATABASE_URL", direct),
             ("BEX_ATTACH_KEYS", self.keys.attach.clone()),
             ("BEX_EXEC_KEYS", self.keys.exec.clone()),
             ("BEX_DRIVER_KEYS", self.keys.driver.clone()),
