@@ -10,6 +10,7 @@ use axum::response::IntoResponse;
 use axum::routing::get;
 use bex_proto::Chain;
 use bex_store::Db;
+use bex_tls::ClientTls;
 use http::{StatusCode, header};
 
 use crate::metrics::Metrics;
@@ -22,15 +23,17 @@ const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset
 pub struct Admin {
     db: Db,
     metrics: Arc<Metrics>,
+    exec_tls: Option<Arc<ClientTls>>,
     draining: AtomicBool,
 }
 
 impl Admin {
     /// Ready as long as the store answers.
-    pub fn new(db: Db, metrics: Arc<Metrics>) -> Self {
+    pub fn new(db: Db, metrics: Arc<Metrics>, exec_tls: Option<Arc<ClientTls>>) -> Self {
         Self {
             db,
             metrics,
+            exec_tls,
             draining: AtomicBool::new(false),
         }
     }
@@ -74,5 +77,9 @@ async fn metrics(State(admin): State<Arc<Admin>>) -> impl IntoResponse {
         admin.metrics.levels.set_outbox(backlog);
     }
     admin.metrics.levels.set_pool(admin.db.levels());
+    if let Some(tls) = &admin.exec_tls {
+        let levels = &admin.metrics.levels;
+        levels.set_exec_tls(tls.not_after(), tls.reload_failures());
+    }
     ([(header::CONTENT_TYPE, METRICS_TYPE)], admin.metrics.text())
 }

@@ -4,24 +4,28 @@
 //! and a window's bytes only when their length and SHA-256 are the ones its header promised (`window`).
 
 mod answer;
+mod connector;
 mod window;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bex_proto::exec::{self, ExecCode, Operation};
 use bex_proto::ticket::{COMPLETER_SUBJECT, ExecClaims, KeyRing, random_jti};
 use bex_proto::transcript::sha256_hex;
-use bex_proto::{Generation, SessionId, TurnNo, WorkspaceId, limits};
+use bex_proto::{Chain, Generation, SessionId, TurnNo, WorkspaceId, limits};
 use bex_store::sandboxes::SandboxRow;
 use bex_store::sessions::SessionRow;
+use bex_tls::ClientTls;
 use bytes::Bytes;
 use http::{Method, Request, StatusCode, Uri};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
+
+use connector::Connector;
 
 pub use answer::ReadAnswer;
 pub use window::{Window, read_window};
@@ -130,7 +134,7 @@ pub trait SandboxRpc: Send + Sync {
 /// See the module's text. Cheap to clone.
 #[derive(Clone)]
 pub struct ExecClient {
-    http: Client<HttpConnector, Full<Bytes>>,
+    http: Client<Connector, Full<Bytes>>,
     url: Uri,
     ring: KeyRing,
 }
@@ -146,14 +150,20 @@ impl std::fmt::Debug for ExecClient {
 impl ExecClient {
     /// A client of the exec listener at `base` (`http://host:port`), signing with the exec ring's first key.
     pub fn new(base: &Uri, ring: KeyRing) -> Self {
+        Self::connecting(base, ring, None)
+    }
+
+    /// The same at `https://host:port`, where each side proves itself.
+    pub fn proved(base: &Uri, ring: KeyRing, tls: Arc<ClientTls>) -> Self {
+        Self::connecting(base, ring, Some(tls))
+    }
+
+    fn connecting(base: &Uri, ring: KeyRing, tls: Option<Arc<ClientTls>>) -> Self {
         let url = format!("{}/v1/exec", base.to_string().trim_end_matches('/'))
             .parse()
             .expect("a path behind a parsed base is a URL");
-        let mut connector = HttpConnector::new();
-        connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
-        connector.set_nodelay(true);
         Self {
-            http: Client::builder(TokioExecutor::new()).build(connector),
+            http: Client::builder(TokioExecutor::new()).build(Connector::new(tls)),
             url,
             ring,
         }
@@ -206,11 +216,11 @@ impl ExecClient {
             .header(http::header::CONTENT_TYPE, "application/json")
             .body(Full::new(Bytes::from(body)))
             .expect("a parsed URL and fixed headers make a request");
-        let response = self
-            .http
-            .request(request)
-            .await
-            .map_err(|_| ExecFailure::Unreachable)?;
+        let response = self.http.request(request).await.map_err(|error| {
+            // a caller hears only that nothing is known; whose certificate was refused is for who operates this
+            tracing::warn!(error = %Chain(&error), "the gateway can not be reached");
+            ExecFailure::Unreachable
+        })?;
         if response.status() == StatusCode::OK {
             return Ok(response.into_body());
         }

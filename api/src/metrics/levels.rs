@@ -1,4 +1,5 @@
-//! Levels that are looked up when somebody scrapes: the outbox, which is the database's, and this process's connections.
+//! Levels that are looked up when somebody scrapes: the outbox, which is the database's, this process's connections, and the
+//! certificate it shows to the gateway.
 
 use std::sync::atomic::AtomicU64;
 
@@ -17,6 +18,8 @@ pub struct LevelsMetrics {
     connections: Gauge,
     free: Gauge,
     waiting: Gauge,
+    exec_tls_not_after: Gauge,
+    exec_tls_reload_failures: Gauge,
 }
 
 impl LevelsMetrics {
@@ -27,6 +30,8 @@ impl LevelsMetrics {
             connections: Gauge::default(),
             free: Gauge::default(),
             waiting: Gauge::default(),
+            exec_tls_not_after: Gauge::default(),
+            exec_tls_reload_failures: Gauge::default(),
         };
         let m = &metrics;
         registry.register(
@@ -55,6 +60,17 @@ impl LevelsMetrics {
             "Statements that wait for a connection",
             m.waiting.clone(),
         );
+        registry.register_with_unit(
+            "exec_tls_not_after",
+            "When the certificate for the gateway expires, Unix time; 0 without TLS",
+            Unit::Seconds,
+            m.exec_tls_not_after.clone(),
+        );
+        registry.register(
+            "exec_tls_reload_failures",
+            "Changed TLS files for the gateway that could not be used",
+            m.exec_tls_reload_failures.clone(),
+        );
         metrics
     }
 
@@ -69,6 +85,12 @@ impl LevelsMetrics {
         self.connections.set(number(pool.connections as u64));
         self.free.set(number(pool.free as u64));
         self.waiting.set(number(pool.waiting as u64));
+    }
+
+    /// The certificate that proves this process to the gateway.
+    pub fn set_exec_tls(&self, not_after: i64, reload_failures: u64) {
+        self.exec_tls_not_after.set(not_after);
+        self.exec_tls_reload_failures.set(number(reload_failures));
     }
 }
 

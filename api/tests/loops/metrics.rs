@@ -12,7 +12,11 @@ use crate::support::{Stack, T1, speaks};
 use crate::world::eventually;
 
 async fn scraped(stack: &Stack) -> String {
-    let admin = Arc::new(Admin::new(stack.db.clone(), Arc::clone(&stack.metrics)));
+    let admin = Arc::new(Admin::new(
+        stack.db.clone(),
+        Arc::clone(&stack.metrics),
+        None,
+    ));
     let request = http::Request::get("/metrics").body(Body::empty());
     let answer = router(admin)
         .oneshot(request.expect("a request"))
