@@ -23,7 +23,7 @@ pub struct Prompt {
     pub turn: TurnNo,
     /// The recorded prompt.
     pub text: String,
-    /// What earlier turns said, for an agent that remembers nothing.
+    /// What earlier turns said, for an agent that remembers nothing: a [`crate::priming::Priming`] as JSON.
     pub priming: Option<String>,
 }
 
@@ -95,13 +95,4 @@ pub fn of(profile: &Profile) -> Box<dyn Agent> {
             permissions,
         )),
     }
-}
-
-/// The part that says, once, that an agent was told what earlier turns said; a replay does not show it as new talk.
-fn continuity(turn: TurnNo, priming: &str) -> serde_json::Value {
-    serde_json::json!({
-        "type": "data-bex-continuity",
-        "id": format!("continuity-{turn}"),
-        "data": {"turn": turn, "mode": "preamble", "bytes": priming.len()},
-    })
 }

@@ -12,6 +12,7 @@ pub mod files;
 pub mod http;
 mod json_bytes;
 pub mod map;
+pub mod priming;
 pub mod profile;
 pub mod recover;
 pub mod serve;

@@ -17,7 +17,6 @@ use agent_client_protocol::v1::schema::{
 use async_trait::async_trait;
 use bex_proto::launch::Permissions;
 use jiff::Timestamp;
-use serde_json::json;
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::{info, warn};
 
@@ -25,6 +24,7 @@ use super::child::Spawn;
 use super::{Agent, Outcome, Prompt, StopSignal};
 use crate::bounds::{AGENT_START_TIMEOUT, DRAIN_TIMEOUT, STOP_GRACE};
 use crate::map::Mapper;
+use crate::priming;
 use crate::sink::TurnSink;
 use client::{FromAgent, Live, Memory};
 
@@ -67,6 +67,8 @@ impl AcpAgent {
 #[async_trait]
 impl Agent for AcpAgent {
     async fn speak(&mut self, prompt: Prompt, sink: &mut TurnSink, stop: StopSignal) -> Outcome {
+        // before the agent starts: its environment names the file
+        priming::leave(&mut self.spawn, prompt.priming.as_deref());
         let ready = tokio::select! {
             biased;
             // a half-started agent is dropped, which kills it
@@ -101,17 +103,16 @@ impl Agent for AcpAgent {
 /// The prompt's content: before it, for an agent that remembers nothing, what earlier turns said. Says once which it was.
 fn blocks(prompt: Prompt, memory: Memory, sink: &mut TurnSink) -> Vec<ContentBlock> {
     let mut blocks = Vec::new();
-    match (memory, prompt.priming) {
-        (Memory::Fresh, Some(priming)) => {
-            sink.say_json(&super::continuity(prompt.turn, &priming));
-            blocks.push(ContentBlock::Text(TextContent::new(priming)));
+    match memory {
+        Memory::Fresh => {
+            let priming = prompt.priming.as_deref();
+            if let Some(told) = priming.and_then(|p| priming::told(prompt.turn, p)) {
+                sink.say_json(&told.part);
+                blocks.push(ContentBlock::Text(TextContent::new(told.text)));
+            }
         }
-        (Memory::Loaded, _) => sink.say_json(&json!({
-            "type": "data-bex-continuity",
-            "id": format!("continuity-{}", prompt.turn),
-            "data": {"turn": prompt.turn, "mode": "loaded"},
-        })),
-        (Memory::Fresh | Memory::Continued, _) => {}
+        Memory::Loaded => sink.say_json(&priming::loaded(prompt.turn)),
+        Memory::Continued => {}
     }
     blocks.push(ContentBlock::Text(TextContent::new(prompt.text)));
     blocks

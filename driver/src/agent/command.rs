@@ -12,6 +12,7 @@ use super::child::{AgentChild, Spawn};
 use super::pieces::Pieces;
 use super::{Agent, Outcome, Prompt, StopSignal};
 use crate::bounds::{AGENT_QUEUE, DRAIN_TIMEOUT, STOP_GRACE};
+use crate::priming::{self, Told};
 use crate::sink::TurnSink;
 
 const READ_BYTES: usize = 16 * 1024;
@@ -37,16 +38,19 @@ impl Program {
 #[async_trait]
 impl Agent for Program {
     async fn speak(&mut self, prompt: Prompt, sink: &mut TurnSink, stop: StopSignal) -> Outcome {
+        priming::leave(&mut self.spawn, prompt.priming.as_deref());
         let mut running = match self.spawn.start() {
             Ok(running) => running,
             Err(cause) => {
                 return Outcome::Failed(format!("the program cannot be started: {cause}"));
             }
         };
-        if let Some(priming) = &prompt.priming {
-            sink.say_json(&super::continuity(prompt.turn, priming));
+        let priming = prompt.priming.as_deref();
+        let told = priming.and_then(|p| priming::told(prompt.turn, p));
+        if let Some(told) = &told {
+            sink.say_json(&told.part);
         }
-        let said = pipe_streams(&mut running, input_of(prompt));
+        let said = pipe_streams(&mut running, input_of(prompt.text, told));
         let id = format!("t{}-0", sink.turn());
         sink.say_json(&json!({"type": "text-start", "id": id}));
         let ended = listen(&mut running, said, sink, &id, &stop).await;
@@ -60,10 +64,10 @@ impl Agent for Program {
     }
 }
 
-fn input_of(prompt: Prompt) -> String {
-    match prompt.priming {
-        Some(priming) => format!("{priming}\n\n{}", prompt.text),
-        None => prompt.text,
+fn input_of(prompt: String, told: Option<Told>) -> String {
+    match told {
+        Some(told) => format!("{}\n\n{prompt}", told.text),
+        None => prompt,
     }
 }
 
