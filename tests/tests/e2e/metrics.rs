@@ -66,11 +66,21 @@ async fn the_list_of_metrics_is_what_is_counted() {
     settled(&api, &session, 1).await.unwrap();
     // and each kind of refusal
     let missing = api
-        .call(Method::GET, "/v1/agent-sessions/ags-aaaaaaaaaaaaaaaaaaaa", None)
+        .call(
+            Method::GET,
+            "/v1/agent-sessions/ags-aaaaaaaaaaaaaaaaaaaa",
+            None,
+        )
         .await;
     assert_eq!(missing.unwrap().status.as_u16(), 404);
     let path = stream_path(&session);
-    let refused = Viewer::request(stack.addresses.attach, Method::GET, &path, &[], Bytes::new());
+    let refused = Viewer::request(
+        stack.addresses.attach,
+        Method::GET,
+        &path,
+        &[],
+        Bytes::new(),
+    );
     assert_eq!(refused.await.unwrap().unwrap_err().status, 401);
     let exec = ApiClient::new(stack.addresses.exec, "none", Default::default());
     let refused = exec.call(Method::POST, "/v1/exec", None).await.unwrap();
@@ -98,8 +108,14 @@ async fn the_list_of_metrics_is_what_is_counted() {
         "listed and not shown: {:?}",
         expected.difference(&found).collect::<Vec<_>>()
     );
-    let unknown: Vec<_> = found.iter().filter(|name| !listed.contains_key(**name)).collect();
-    assert!(unknown.is_empty(), "shown and not in docs/metrics.md: {unknown:?}");
+    let unknown: Vec<_> = found
+        .iter()
+        .filter(|name| !listed.contains_key(**name))
+        .collect();
+    assert!(
+        unknown.is_empty(),
+        "shown and not in docs/metrics.md: {unknown:?}"
+    );
     for (name, kind) in &last.kinds {
         assert_eq!(&listed[name].kind, kind, "{name}");
     }
@@ -139,17 +155,25 @@ impl Scraped {
 /// Name and labels of a sample; `le` is the histogram's own.
 fn parsed(sample: &str) -> (String, BTreeMap<String, String>) {
     let (name, labels) = sample.split_once('{').unwrap_or((sample, ""));
-    let labels = labels.trim_end_matches('}').split(',').filter(|l| !l.is_empty());
+    let labels = labels
+        .trim_end_matches('}')
+        .split(',')
+        .filter(|l| !l.is_empty());
     let pairs = labels.map(|label| {
         let (key, value) = label.split_once('=').unwrap();
         (key.to_owned(), value.trim_matches('"').to_owned())
     });
-    (name.to_owned(), pairs.filter(|(key, _)| key != "le").collect())
+    (
+        name.to_owned(),
+        pairs.filter(|(key, _)| key != "le").collect(),
+    )
 }
 
 fn metric_of<'a>(sample: &'a str, kinds: &BTreeMap<String, String>) -> &'a str {
     let suffixes = ["_total", "_bucket", "_sum", "_count"];
-    let bare = suffixes.iter().filter_map(|suffix| sample.strip_suffix(suffix));
+    let bare = suffixes
+        .iter()
+        .filter_map(|suffix| sample.strip_suffix(suffix));
     bare.into_iter()
         .find(|bare| kinds.contains_key(*bare))
         .unwrap_or(sample)
@@ -183,14 +207,19 @@ fn listed() -> BTreeMap<String, Listed> {
             panic!("a row of four cells: {row:?}");
         };
         assert!(!what.is_empty(), "{name}");
-        let labels = labels.split(';').map(str::trim).filter(|label| *label != "–");
+        let labels = labels
+            .split(';')
+            .map(str::trim)
+            .filter(|label| *label != "–");
         let labels = labels.map(|label| {
             let (name, bound) = label.split_once(": ").unwrap();
             let words = bound.split_whitespace().map(str::to_owned);
             let bound = match bound {
                 "HTTP" => Bound::Status,
                 "errors.md" => Bound::Words(codes.clone()),
-                "openapi.json" => Bound::Words(paths.iter().cloned().chain(["none".into()]).collect()),
+                "openapi.json" => {
+                    Bound::Words(paths.iter().cloned().chain(["none".into()]).collect())
+                }
                 _ => Bound::Words(words.collect()),
             };
             (name.trim_matches('`').to_owned(), bound)
