@@ -5,6 +5,7 @@
 //! admitted viewer sees each part once and in order, and that no viewer can slow another, a driver or the store's writers.
 
 pub mod admission;
+mod answer;
 pub mod body;
 pub mod cors;
 pub mod cursor;
@@ -23,7 +24,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bex_proto::problem::{CODE_HEADER, Code};
+use bex_proto::problem::Code;
 use bex_proto::ticket::{AttachAction, AttachClaims, KeyRing};
 use bex_proto::ui_stream::{Compact, Guard};
 use bex_proto::{Chain, limits};
@@ -31,8 +32,7 @@ use bex_store::audit::StreamAuditId;
 use bex_store::listen::{Listener, Source as NoticeSource};
 use bex_store::{ConfigError, Db};
 use futures::stream;
-use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE};
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use http::{Method, Request, Response, StatusCode};
 use http_body::Body;
 use http_body_util::BodyExt;
 use jiff::Timestamp;
@@ -44,8 +44,9 @@ use crate::config::Network;
 use crate::hub::{Hub, HubDeps, TeeMode};
 use crate::metrics::{AttachMetrics, Counted, Level, RefusedLabels};
 use crate::sandbox::Targets;
-use crate::serve::{ResponseBody, empty, full};
+use crate::serve::ResponseBody;
 use admission::{Admitted, Asked, action_of};
+use answer::{bare, refusal, session_of, stream_headers};
 use cors::Cors;
 use cursor::{Density, Wish};
 use limiter::Limiter;
@@ -377,55 +378,6 @@ async fn close_audit(db: &Db, audit: StreamAuditId, word: &str) {
     if let Err(error) = db.close_stream_audit(audit, word, 0, 0).await {
         tracing::warn!(error = %Chain(&error), "audit row of a stream stays open");
     }
-}
-
-/// The id in `/v1/agent-sessions/{id}/stream`.
-fn session_of(path: &str) -> Option<&str> {
-    let id = path
-        .strip_prefix("/v1/agent-sessions/")?
-        .strip_suffix("/stream")?;
-    (!id.is_empty() && !id.contains('/')).then_some(id)
-}
-
-/// Every header of every event stream.
-fn stream_headers() -> HeaderMap {
-    let fixed = [
-        (CONTENT_TYPE, "text/event-stream"),
-        (CACHE_CONTROL, "no-cache, no-transform"),
-        (http::HeaderName::from_static("x-accel-buffering"), "no"),
-        (
-            http::HeaderName::from_static("x-vercel-ai-ui-message-stream"),
-            "v1",
-        ),
-    ];
-    fixed
-        .into_iter()
-        .map(|(name, value)| (name, HeaderValue::from_static(value)))
-        .collect()
-}
-
-/// One line of text: an AI SDK page shows it to its user.
-fn refusal(code: Code) -> Response<ResponseBody> {
-    let mut response = Response::new(full(format!("{}\n", code.title())));
-    *response.status_mut() =
-        StatusCode::from_u16(code.status()).expect("every code's status is a valid one");
-    let headers = response.headers_mut();
-    headers.insert(
-        CONTENT_TYPE,
-        HeaderValue::from_static("text/plain; charset=utf-8"),
-    );
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    headers.insert(CODE_HEADER, HeaderValue::from_static(code.as_str()));
-    if code == Code::MethodNotAllowed {
-        headers.insert(ALLOW, HeaderValue::from_static("GET, POST, OPTIONS"));
-    }
-    response
-}
-
-fn bare(status: StatusCode) -> Response<ResponseBody> {
-    let mut response = Response::new(empty());
-    *response.status_mut() = status;
-    response
 }
 
 #[cfg(test)]

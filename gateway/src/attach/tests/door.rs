@@ -1,5 +1,8 @@
 //! Who gets in, and what the others are told.
 
+use bex_proto::problem::CODE_HEADER;
+use http::header::CONTENT_TYPE;
+
 use super::super::*;
 use super::rig::*;
 

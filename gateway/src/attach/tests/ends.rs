@@ -1,6 +1,9 @@
 //! Every way in which a stream ends: what the viewer is told, and what its audit row says.
 
+use bex_proto::problem::CODE_HEADER;
 use bex_store::revocations::{Revocation, StreamKey};
+use http::HeaderValue;
+use http::header::CONTENT_TYPE;
 
 use super::super::*;
 use super::rig::*;
