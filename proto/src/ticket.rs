@@ -249,6 +249,25 @@ fn verify<'k, T: DeserializeOwned + Timed>(
 }
 
 impl AttachClaims {
+    /// To read a session, wherever its sandbox is: from `now` (Unix seconds) for [`limits::ATTACH_TICKET_TTL`].
+    pub fn to_read(session: &SessionId, workspace: WorkspaceId, subject: &str, now: i64) -> Self {
+        Self {
+            sub: subject.to_owned(),
+            ses: session.clone(),
+            ws: workspace,
+            act: AttachAction::Read,
+            trn: None,
+            rpo: false,
+            generation: None,
+            pod: None,
+            pod_uid: None,
+            ns: None,
+            iat: now,
+            exp: now.saturating_add_unsigned(limits::ATTACH_TICKET_TTL.as_secs()),
+            jti: random_jti(),
+        }
+    }
+
     /// Signs with the ring's first key.
     pub fn sign(&self, ring: &KeyRing) -> String {
         let (kid, key) = ring.signing_key();

@@ -5,105 +5,40 @@ use std::time::Instant;
 
 use bex_proto::SessionId;
 use bex_proto::problem::CODE_HEADER;
-use bex_proto::session::SessionKind;
-use bex_proto::ticket::{ATTACH_HEADER, AttachAction, AttachClaims, KeyRing, random_jti};
+use bex_proto::ticket::ATTACH_HEADER;
 use bex_proto::{limits, sse};
-use bex_store::sessions::{AgentSpec, NewSession};
-use bex_store::{Db, DbConfig};
-use bex_testpg::Database;
 use bytes::Bytes;
-use http::{Request, Response, Version};
-use http_body_util::{BodyExt, Empty};
-use hyper::body::Incoming;
-use hyper::client::conn::{http1, http2};
+use http::{HeaderValue, Request, Version};
+use http_body_util::{BodyExt, Full};
+use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use jiff::Timestamp;
 use nix::sys::signal::Signal;
 use tokio::net::TcpStream;
 
-use super::house::{Addresses, Gateway, Login, PATIENCE, attach_keys, database, gateway, get};
+use super::house::{
+    Addresses, Gateway, Login, PATIENCE, database, gateway, get, http1, session, stream_of, until,
+};
 
 /// Where the edge says that its viewer is.
 const VIEWER: &str = "203.0.113.7";
 
-/// A session whose sandbox never comes: its stream stays open.
-async fn session(database: &Database) -> SessionId {
-    let db = Db::connect(&DbConfig::new(database.url.clone(), "test")).expect("a pool");
-    let new = NewSession {
-        id: SessionId::random(),
-        workspace: "acme".parse().expect("an id"),
-        kind: SessionKind::Interactive,
-        workflow_id: None,
-        title: None,
-        repo: None,
-        branch: None,
-        agent: AgentSpec {
-            profile: "demo".into(),
-            model: None,
-            args: vec![],
-            env: vec![],
-        },
-        prompt: "a prompt".into(),
-        created_by: "somebody".into(),
-        live_limit: 10,
-        idempotency: None,
-    };
-    db.create_session(&new).await.expect("created");
-    new.id
+fn request(to: SocketAddr, session: &SessionId, subject: &str) -> Request<Full<Bytes>> {
+    let mut request = stream_of(to, session, subject);
+    let headers = request.headers_mut();
+    headers.insert(
+        "accept-encoding",
+        HeaderValue::from_static("gzip, br, zstd"),
+    );
+    headers.insert("x-forwarded-for", HeaderValue::from_static(VIEWER));
+    request
 }
 
-fn request(to: SocketAddr, session: &SessionId, subject: &str) -> Request<Empty<Bytes>> {
-    let now = Timestamp::now().as_second();
-    let claims = AttachClaims {
-        sub: subject.into(),
-        ses: session.clone(),
-        ws: "acme".parse().expect("an id"),
-        act: AttachAction::Read,
-        trn: None,
-        rpo: false,
-        generation: None,
-        pod: None,
-        pod_uid: None,
-        ns: None,
-        iat: now,
-        exp: now + 90,
-        jti: random_jti(),
-    };
-    let ring = KeyRing::parse(&attach_keys()).expect("a ring");
-    Request::builder()
-        .uri(format!("http://{to}/v1/agent-sessions/{session}/stream"))
-        .header("host", to.to_string())
-        .header("accept-encoding", "gzip, br, zstd")
-        .header("x-forwarded-for", VIEWER)
-        .header(ATTACH_HEADER, claims.sign(&ring))
-        .body(Empty::new())
-        .expect("a request")
-}
-
-async fn http1(to: SocketAddr) -> http1::SendRequest<Empty<Bytes>> {
-    let socket = TcpStream::connect(to).await.expect("a connection");
-    let shaken = http1::handshake(TokioIo::new(socket)).await;
-    let (sender, connection) = shaken.expect("a handshake");
-    tokio::spawn(connection);
-    sender
-}
-
-async fn http2(to: SocketAddr) -> http2::SendRequest<Empty<Bytes>> {
+async fn http2(to: SocketAddr) -> http2::SendRequest<Full<Bytes>> {
     let socket = TcpStream::connect(to).await.expect("a connection");
     let shaken = http2::handshake(TokioExecutor::new(), TokioIo::new(socket)).await;
     let (sender, connection) = shaken.expect("a handshake");
     tokio::spawn(connection);
     sender
-}
-
-/// Reads on until the stream says `wanted`.
-async fn until(stream: &mut Response<Incoming>, wanted: &str) {
-    let mut said = String::new();
-    while !said.contains(wanted) {
-        let frame = tokio::time::timeout(PATIENCE, stream.body_mut().frame()).await;
-        let frame = frame.expect("in time").expect("more").expect("not broken");
-        said.push_str(std::str::from_utf8(&frame.into_data().expect("data")).expect("text"));
-    }
 }
 
 /// Waits until the metrics have these lines.
@@ -126,7 +61,7 @@ async fn metrics(at: Addresses, lines: &[&str]) {
 async fn streams_of_both_protocols_are_whole_counted_and_told_of_the_end() {
     let database = database().await;
     let login = Login::new(&database);
-    let session = session(&database).await;
+    let session = session(&database, "a prompt").await;
     let mut command = gateway(&login.url());
     command
         .env("BEX_LISTEN_DATABASE_URL", login.url())
@@ -191,7 +126,7 @@ async fn streams_of_both_protocols_are_whole_counted_and_told_of_the_end() {
 async fn a_place_is_held_as_long_as_its_body_lives() {
     let database = database().await;
     let login = Login::new(&database);
-    let session = session(&database).await;
+    let session = session(&database, "a prompt").await;
     let mut gateway = Gateway::start(gateway(&login.url()));
     let at = gateway.ready();
     let (mut edge, mut other) = (http2(at.attach).await, http1(at.attach).await);

@@ -1,12 +1,23 @@
-//! A database, a login of its own, and the binary with both.
+//! A database, a login of its own, the binary with both, and a viewer.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::Duration;
 
-use bex_store::DbConfig;
+use bex_proto::SessionId;
+use bex_proto::session::SessionKind;
+use bex_proto::ticket::{ATTACH_HEADER, AttachClaims, KeyRing};
+use bex_store::sessions::{AgentSpec, NewSession};
+use bex_store::{Db, DbConfig};
 use bex_testpg::Database;
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use jiff::Timestamp;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -42,6 +53,66 @@ pub async fn database() -> Database {
         .database_from(&key, build)
         .await
         .expect("a database")
+}
+
+/// A session whose first turn is not dispatched yet.
+pub async fn session(database: &Database, prompt: &str) -> SessionId {
+    let db = Db::connect(&DbConfig::new(database.url.clone(), "test")).expect("a pool");
+    let new = NewSession {
+        id: SessionId::random(),
+        workspace: "acme".parse().expect("an id"),
+        kind: SessionKind::Interactive,
+        workflow_id: None,
+        title: None,
+        repo: None,
+        branch: None,
+        agent: AgentSpec {
+            profile: "demo".into(),
+            model: None,
+            args: vec![],
+            env: vec![],
+        },
+        prompt: prompt.into(),
+        created_by: "somebody".into(),
+        live_limit: 10,
+        idempotency: None,
+    };
+    db.create_session(&new).await.expect("created");
+    new.id
+}
+
+/// Asks for a session's stream.
+pub fn stream_of(to: SocketAddr, session: &SessionId, subject: &str) -> Request<Full<Bytes>> {
+    let now = Timestamp::now().as_second();
+    let workspace = "acme".parse().expect("an id");
+    let claims = AttachClaims::to_read(session, workspace, subject, now);
+    let ring = KeyRing::parse(&attach_keys()).expect("a ring");
+    Request::get(format!("http://{to}/v1/agent-sessions/{session}/stream"))
+        .header("host", to.to_string())
+        .header(ATTACH_HEADER, claims.sign(&ring))
+        .body(Full::default())
+        .expect("a request")
+}
+
+/// Reads on until the stream said `wanted`.
+pub async fn until(stream: &mut Response<Incoming>, wanted: &str) {
+    let mut said = String::new();
+    while !said.contains(wanted) {
+        let frame = tokio::time::timeout(PATIENCE, stream.body_mut().frame()).await;
+        let frame = frame.unwrap_or_else(|_| panic!("never: {wanted} in {said}"));
+        let frame = frame.unwrap_or_else(|| panic!("ended before {wanted}: {said}"));
+        let data = frame.expect("not broken").into_data().expect("data");
+        said.push_str(std::str::from_utf8(&data).expect("text"));
+    }
+}
+
+/// A connection of HTTP/1.1.
+pub async fn http1(to: SocketAddr) -> http1::SendRequest<Full<Bytes>> {
+    let socket = tokio::net::TcpStream::connect(to).await;
+    let socket = TokioIo::new(socket.expect("a connection"));
+    let (sender, connection) = http1::handshake(socket).await.expect("a handshake");
+    tokio::spawn(connection);
+    sender
 }
 
 /// A login user of its own that is a member of the gateway's role; users belong to the whole server.

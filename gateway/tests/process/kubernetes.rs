@@ -8,14 +8,10 @@ use bex_proto::exec::{self, Exit, Frame, FrameDecoder, FrameKind, Operation};
 use bex_proto::launch::{
     AgentSpec as LaunchAgent, CONTAINER, Isolation, Launch, POD_DRIVER_BIN, POD_DRIVER_DIR, pod_of,
 };
-use bex_proto::session::SessionKind;
-use bex_proto::ticket::{
-    ATTACH_HEADER, AttachAction, AttachClaims, ExecClaims, KeyRing, random_jti,
-};
+use bex_proto::ticket::{ExecClaims, KeyRing, random_jti};
 use bex_proto::transcript::sha256_hex;
 use bex_proto::{Generation, SessionId, TurnNo};
 use bex_store::dispatch::{BeginDelivery, BeginGeneration, Delivery, NewSandbox, Step};
-use bex_store::sessions::{AgentSpec, NewSession};
 use bex_store::{Db, DbConfig};
 use bex_testk8s::{Cluster, Image, Options, Transport};
 use bex_testpg::Database;
@@ -23,14 +19,11 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
 use jiff::Timestamp;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use tokio::net::TcpStream;
 
-use super::house::{Gateway, Login, PATIENCE, attach_keys, database, gateway};
+use super::house::{Gateway, Login, PATIENCE, database, gateway, http1, session, stream_of, until};
 
 const NS: &str = "acme-sandbox";
 const IMAGE: &str = "sandbox:1";
@@ -101,28 +94,9 @@ fn pod(session: &SessionId, generation: Generation) -> Value {
 }
 
 /// A session whose pod is ready and whose turn is recorded as being delivered; and the pod.
-async fn session(database: &Database, cluster: &Cluster) -> (SessionId, Value) {
+async fn delivered(database: &Database, cluster: &Cluster) -> (SessionId, Value) {
     let db = Db::connect(&DbConfig::new(database.url.clone(), "test")).expect("a pool");
-    let new = NewSession {
-        id: SessionId::random(),
-        workspace: "acme".parse().expect("an id"),
-        kind: SessionKind::Interactive,
-        workflow_id: None,
-        title: None,
-        repo: None,
-        branch: None,
-        agent: AgentSpec {
-            profile: "demo".into(),
-            model: None,
-            args: vec![],
-            env: vec![],
-        },
-        prompt: PROMPT.into(),
-        created_by: "somebody".into(),
-        live_limit: 10,
-        idempotency: None,
-    };
-    db.create_session(&new).await.expect("created");
+    let session = session(database, PROMPT).await;
     let claims = db.claim_dispatches("test", 10).await.expect("claims");
     let sandbox = NewSandbox {
         kind: "kubernetes",
@@ -138,8 +112,8 @@ async fn session(database: &Database, cluster: &Cluster) -> (SessionId, Value) {
     let BeginGeneration::Begun { generation, .. } = begun else {
         panic!("no generation")
     };
-    cluster.create(NS, pod(&new.id, generation)).expect("made");
-    let made = cluster.ready(NS, &pod_of(&new.id, generation)).await;
+    cluster.create(NS, pod(&session, generation)).expect("made");
+    let made = cluster.ready(NS, &pod_of(&session, generation)).await;
     let uid = made["metadata"]["uid"].as_str().expect("a uid");
     assert_eq!(
         db.sandbox_ready(&claims[0], generation, uid)
@@ -158,16 +132,12 @@ async fn session(database: &Database, cluster: &Cluster) -> (SessionId, Value) {
             .expect("delivered"),
         Step::Done
     );
-    (new.id, made)
+    (session, made)
 }
 
 async fn send(to: SocketAddr, request: Request<Full<Bytes>>) -> Response<Incoming> {
-    let socket = TcpStream::connect(to).await.expect("a connection");
-    let (mut sender, connection) = http1::handshake(TokioIo::new(socket))
-        .await
-        .expect("a handshake");
-    tokio::spawn(connection);
-    sender.send_request(request).await.expect("an answer")
+    let mut connection = http1(to).await;
+    connection.send_request(request).await.expect("an answer")
 }
 
 /// Asks the exec listener; the answer up to its body.
@@ -224,43 +194,9 @@ async fn ask(
 }
 
 async fn attach(to: SocketAddr, session: &SessionId) -> Response<Incoming> {
-    let now = Timestamp::now().as_second();
-    let claims = AttachClaims {
-        sub: "u".into(),
-        ses: session.clone(),
-        ws: "acme".parse().expect("an id"),
-        act: AttachAction::Read,
-        trn: None,
-        rpo: false,
-        generation: None,
-        pod: None,
-        pod_uid: None,
-        ns: None,
-        iat: now,
-        exp: now + 90,
-        jti: random_jti(),
-    };
-    let keys = KeyRing::parse(&attach_keys()).expect("a ring");
-    let request = Request::get(format!("/v1/agent-sessions/{session}/stream"))
-        .header("host", to.to_string())
-        .header(ATTACH_HEADER, claims.sign(&keys))
-        .body(Full::default())
-        .expect("a request");
-    let answer = send(to, request).await;
+    let answer = send(to, stream_of(to, session, "u")).await;
     assert_eq!(answer.status(), 200);
     answer
-}
-
-/// Reads on until the stream said `wanted`.
-async fn until(stream: &mut Response<Incoming>, wanted: &str) {
-    let mut said = String::new();
-    while !said.contains(wanted) {
-        let frame = tokio::time::timeout(PATIENCE, stream.body_mut().frame()).await;
-        let frame = frame.unwrap_or_else(|_| panic!("never: {wanted} in {said}"));
-        let frame = frame.unwrap_or_else(|| panic!("ended before {wanted}: {said}"));
-        let data = frame.expect("not broken").into_data().expect("data");
-        said.push_str(std::str::from_utf8(&data).expect("text"));
-    }
 }
 
 fn binary(login: &Login<'_>, cluster: &Cluster) -> Gateway {
@@ -280,7 +216,7 @@ fn binary(login: &Login<'_>, cluster: &Cluster) -> Gateway {
 async fn a_session_in_a_pod_is_delivered_watched_and_read() {
     let (database, cluster) = (database().await, cluster().await);
     let login = Login::new(&database);
-    let (session, pod) = session(&database, &cluster).await;
+    let (session, pod) = delivered(&database, &cluster).await;
     let mut gateway = binary(&login, &cluster);
     let at = gateway.ready();
 
@@ -386,7 +322,7 @@ async fn a_harvest_costs_the_gateway_at_most_a_mebibyte() {
     const HARVESTS: usize = 50;
     let (database, cluster) = (database().await, cluster().await);
     let login = Login::new(&database);
-    let (session, pod) = session(&database, &cluster).await;
+    let (session, pod) = delivered(&database, &cluster).await;
     let mut log = json!({"type": "log", "generation": 1, "logId": "l1", "turn": 9}).to_string();
     let line = json!({"type": "ui-message", "turn": 9, "partIndex": 0, "part": "x".repeat(4000)})
         .to_string();

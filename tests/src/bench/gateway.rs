@@ -6,10 +6,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::Context;
+use bex_proto::SessionId;
 use bex_proto::driver::DriverKey;
 use bex_proto::launch::{LocalSandbox, SANDBOX_FILE, WORK_DIR, namespace_of, pod_of};
-use bex_proto::ticket::{ATTACH_HEADER, AttachAction, AttachClaims, KeyRing, random_jti};
-use bex_proto::{SessionId, limits};
+use bex_proto::ticket::{ATTACH_HEADER, AttachClaims, KeyRing};
 use tempfile::TempDir;
 
 use super::database::{Database, GENERATION, WORKSPACE};
@@ -60,6 +60,18 @@ impl Gateway {
     /// # Errors
     /// When it is not built, or does not become ready.
     pub async fn start(database: &Database, tee: Tee) -> anyhow::Result<Self> {
+        Self::start_with(database, tee, &[]).await
+    }
+
+    /// The same with more in its environment.
+    ///
+    /// # Errors
+    /// As [`Gateway::start`].
+    pub async fn start_with(
+        database: &Database,
+        tee: Tee,
+        more: &[(&str, &str)],
+    ) -> anyhow::Result<Self> {
         let dir = tempfile::tempdir()?;
         let (attach, exec, admin) = (free_port()?, free_port()?, free_port()?);
         let child = Command::new(bin_dir()?.join("bex-gateway"))
@@ -83,6 +95,7 @@ impl Gateway {
                 ("BEX_TEE", if tee == Tee::On { "on" } else { "off" }.into()),
                 ("RUST_LOG", "warn".into()),
             ])
+            .envs(more.iter().copied())
             .stdin(Stdio::null())
             .spawn()
             .context("cannot start bex-gateway; build it first")?;
@@ -165,21 +178,7 @@ impl Gateway {
     /// As [`Gateway::ticket`].
     pub fn ticket_of(session: &SessionId, subject: &str) -> anyhow::Result<String> {
         let now = jiff::Timestamp::now().as_second();
-        let claims = AttachClaims {
-            sub: subject.into(),
-            ses: session.clone(),
-            ws: WORKSPACE.parse()?,
-            act: AttachAction::Read,
-            trn: None,
-            rpo: false,
-            generation: None,
-            pod: None,
-            pod_uid: None,
-            ns: None,
-            iat: now,
-            exp: now + limits::ATTACH_TICKET_TTL.as_secs() as i64,
-            jti: random_jti(),
-        };
+        let claims = AttachClaims::to_read(session, WORKSPACE.parse()?, subject, now);
         Ok(claims.sign(&KeyRing::parse(ATTACH_KEYS)?))
     }
 

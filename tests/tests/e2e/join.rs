@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
-use bex_proto::ticket::{ATTACH_HEADER, AttachAction, AttachClaims, KeyRing, random_jti};
+use bex_proto::ticket::{ATTACH_HEADER, AttachClaims, KeyRing};
 use bex_proto::{PartId, SessionId};
 use bex_tests::client::{Ending, NewSession, Refusal, Viewer, stream_path};
 use bex_tests::recording::Recording;
@@ -103,21 +103,7 @@ impl Turn {
     /// A ticket of a subject of its own, so that only the process's limit counts.
     fn ticket(&self, subject: &str) -> anyhow::Result<String> {
         let now = Timestamp::now().as_second();
-        let claims = AttachClaims {
-            sub: subject.to_owned(),
-            ses: self.session.clone(),
-            ws: WORKSPACE.parse()?,
-            act: AttachAction::Read,
-            trn: None,
-            rpo: false,
-            generation: None,
-            pod: None,
-            pod_uid: None,
-            ns: None,
-            iat: now,
-            exp: now + 90,
-            jti: random_jti(),
-        };
+        let claims = AttachClaims::to_read(&self.session, WORKSPACE.parse()?, subject, now);
         Ok(claims.sign(&self.ring))
     }
 

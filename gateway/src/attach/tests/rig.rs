@@ -9,7 +9,7 @@ use bex_proto::exec::SandboxRequest;
 use bex_proto::ids::PartId;
 use bex_proto::session::SessionKind;
 use bex_proto::sse::{Event, Splitter};
-use bex_proto::ticket::{ATTACH_HEADER, random_jti};
+use bex_proto::ticket::ATTACH_HEADER;
 use bex_proto::transcript::{Part, inspect};
 use bex_proto::{Generation, SessionId, TurnNo};
 use bex_store::DbConfig;
@@ -21,6 +21,7 @@ use bex_store::settle::{Cause, SandboxAfter, Settle, Settled};
 use bex_store::transcript::{Append, Marks};
 use bex_testpg::Database;
 use bytes::Bytes;
+use http::HeaderMap;
 use http_body_util::Full;
 
 use super::super::*;
@@ -331,21 +332,7 @@ pub(super) struct Ticket {
 
 pub(super) fn read_ticket(session: &SessionId) -> Ticket {
     let now = Timestamp::now().as_second();
-    let claims = AttachClaims {
-        sub: "u".into(),
-        ses: session.clone(),
-        ws: "acme".parse().expect("an id"),
-        act: AttachAction::Read,
-        trn: None,
-        rpo: false,
-        generation: None,
-        pod: None,
-        pod_uid: None,
-        ns: None,
-        iat: now,
-        exp: now + 90,
-        jti: random_jti(),
-    };
+    let claims = AttachClaims::to_read(session, "acme".parse().expect("an id"), "u", now);
     Ticket {
         claims,
         query: String::new(),

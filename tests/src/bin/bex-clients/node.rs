@@ -5,8 +5,8 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use bex_proto::ticket::{AttachAction, AttachClaims, random_jti};
-use bex_proto::{SessionId, limits};
+use bex_proto::SessionId;
+use bex_proto::ticket::AttachClaims;
 use bex_tests::client::stream_path;
 use bex_tests::stack::{Stack, WORKSPACE, ring};
 use serde::Deserialize;
@@ -122,20 +122,6 @@ impl Clients {
 /// A fresh read ticket.
 fn ticket(stack: &Stack, session: &SessionId) -> anyhow::Result<String> {
     let now = jiff::Timestamp::now().as_second();
-    let claims = AttachClaims {
-        sub: "clients".into(),
-        ses: session.clone(),
-        ws: WORKSPACE.parse()?,
-        act: AttachAction::Read,
-        trn: None,
-        rpo: false,
-        generation: None,
-        pod: None,
-        pod_uid: None,
-        ns: None,
-        iat: now,
-        exp: now + limits::ATTACH_TICKET_TTL.as_secs() as i64,
-        jti: random_jti(),
-    };
+    let claims = AttachClaims::to_read(session, WORKSPACE.parse()?, "clients", now);
     Ok(claims.sign(&ring(&stack.keys.attach)))
 }

@@ -1,8 +1,8 @@
 //! What is stored before a client reads it.
 
 use bex_proto::PartId;
-use bex_proto::transcript::{Part, UNSTORABLE_KIND, inspect, unstorable_stand_in};
-use bex_proto::ui_stream::{ChunkHead, ChunkKind, Form};
+use bex_proto::transcript::{Part, storable};
+use bex_proto::ui_stream::{ChunkKind, Form};
 use bytes::Bytes;
 
 /// What a transcript is for.
@@ -38,23 +38,16 @@ impl Turn {
         let spoken = self.0.iter().zip(0u32..);
         spoken
             .filter_map(|(bytes, index)| Some((bytes.clone()?, PartId::new(turn, index))))
-            .map(|(bytes, id)| match inspect(&bytes) {
-                Ok(head) => part(id, head, bytes),
-                Err(reason) => {
-                    let head = ChunkHead::from_columns(UNSTORABLE_KIND, None);
-                    part(id, head, unstorable_stand_in(reason, &bytes))
+            .map(|(bytes, id)| {
+                let (head, bytes) = storable(bytes);
+                Part {
+                    id,
+                    head,
+                    bytes,
+                    spoken_at: None,
                 }
             })
             .collect()
-    }
-}
-
-fn part(id: PartId, head: ChunkHead, bytes: Bytes) -> Part {
-    Part {
-        id,
-        head,
-        bytes,
-        spoken_at: None,
     }
 }
 
