@@ -4,7 +4,7 @@ use bex_testk8s::frames::opcode;
 use bex_testk8s::{ExecPlan, Options, Style};
 use serde_json::json;
 
-use crate::raw::{NS, V4, V5, cluster, eventually, header, sh};
+use crate::raw::{V4, V5, eventually, header, sh, with_pod};
 
 #[tokio::test]
 async fn the_subprotocol_is_chosen_as_recorded() {
@@ -25,13 +25,11 @@ async fn the_subprotocol_is_chosen_as_recorded() {
             Some(V4),
         ),
     ] {
-        let (cluster, api) = cluster(Options {
+        let (_cluster, api) = with_pod(Options {
             style,
             ..Options::default()
         })
         .await;
-        cluster.create_pod(NS, "run", "pause").expect("made");
-        cluster.ready(NS, "run").await;
         match (api.exec("run", &sh("true"), offered).await, chosen) {
             (Ok(exec), Some(chosen)) => {
                 assert_eq!(header(&exec.head, "sec-websocket-protocol"), Some(chosen));
@@ -58,9 +56,7 @@ async fn the_subprotocol_is_chosen_as_recorded() {
 
 #[tokio::test]
 async fn an_exec_is_an_empty_frame_output_a_status_and_close() {
-    let (cluster, api) = cluster(Options::default()).await;
-    cluster.create_pod(NS, "run", "pause").expect("made");
-    cluster.ready(NS, "run").await;
+    let (_cluster, api) = with_pod(Options::default()).await;
     for protocol in [V5, V4] {
         let mut exec = api
             .exec(
@@ -97,23 +93,14 @@ async fn an_exec_is_an_empty_frame_output_a_status_and_close() {
 
 #[tokio::test]
 async fn statuses_are_worded_as_recorded() {
-    let (cluster, api) = cluster(Options::default()).await;
-    cluster.create_pod(NS, "run", "pause").expect("made");
-    cluster.ready(NS, "run").await;
+    let (_cluster, api) = with_pod(Options::default()).await;
     for (script, code) in [
         ("exit 3", 3),
         ("kill -9 $$", 137),
         ("kill -15 $$", 143),
         ("nosuchcommand", 127),
     ] {
-        let status = api
-            .exec("run", &sh(script), V5)
-            .await
-            .expect("upgraded")
-            .all()
-            .await
-            .statuses
-            .remove(0);
+        let status = api.ran(&sh(script), V5).await.statuses.remove(0);
         let message = format!(
             "command terminated with non-zero exit code: command terminated with exit code {code}"
         );
@@ -121,14 +108,7 @@ async fn statuses_are_worded_as_recorded() {
             "details": {"causes": [{"reason": "ExitCode", "message": code.to_string()}]}});
         assert_eq!(status, expected, "{script}");
     }
-    let v4 = api
-        .exec("run", &sh("exit 3"), V4)
-        .await
-        .expect("upgraded")
-        .all()
-        .await
-        .statuses
-        .remove(0);
+    let v4 = api.ran(&sh("exit 3"), V4).await.statuses.remove(0);
     let message = "command terminated with non-zero exit code: error executing command [/bin/sh -c exit 3], exit code 3";
     assert_eq!(v4["message"], message, "v4 repeats argv");
 
@@ -148,18 +128,16 @@ async fn statuses_are_worded_as_recorded() {
 
 #[tokio::test]
 async fn standard_input_ends_by_ff00_on_v5_only() {
-    let (cluster, api) = cluster(Options::default()).await;
-    cluster.create_pod(NS, "run", "pause").expect("made");
-    cluster.ready(NS, "run").await;
+    let (cluster, api) = with_pod(Options::default()).await;
     let query = "command=cat&stdin=true&stdout=true";
-    let mut v5 = api.exec("run", query, V5).await.expect("upgraded");
+    let mut v5 = api.begun(query, V5).await;
     v5.send(b"\0hello").await;
     assert_eq!(v5.next_data().await.payload, b"\x01hello");
     v5.send(&[0xff, 0]).await;
     let all = v5.all().await;
     assert_eq!(all.statuses[0]["status"], "Success");
 
-    let mut v4 = api.exec("run", query, V4).await.expect("upgraded");
+    let mut v4 = api.begun(query, V4).await;
     v4.send(&[0xff, 0]).await;
     v4.send(b"\0still").await;
     assert_eq!(v4.next_data().await.payload, b"\x01still", "it was ignored");
@@ -169,7 +147,7 @@ async fn standard_input_ends_by_ff00_on_v5_only() {
         (false, None)
     );
 
-    let mut bad = api.exec("run", query, V5).await.expect("upgraded");
+    let mut bad = api.begun(query, V5).await;
     bad.send(&[0xff, 9]).await;
     let all = bad.all().await;
     assert_eq!(
@@ -186,13 +164,8 @@ async fn standard_input_ends_by_ff00_on_v5_only() {
 
 #[tokio::test]
 async fn each_frame_of_a_client_is_a_message() {
-    let (cluster, api) = cluster(Options::default()).await;
-    cluster.create_pod(NS, "run", "pause").expect("made");
-    cluster.ready(NS, "run").await;
-    let mut exec = api
-        .exec("run", "command=cat&stdin=true&stdout=true", V5)
-        .await
-        .expect("upgraded");
+    let (cluster, api) = with_pod(Options::default()).await;
+    let mut exec = api.begun("command=cat&stdin=true&stdout=true", V5).await;
     exec.frame(false, opcode::BINARY, b"\0abc").await;
     exec.frame(true, opcode::CONTINUATION, b"def\n").await;
     exec.frame(true, opcode::PING, b"are you there").await;
@@ -216,14 +189,9 @@ async fn each_frame_of_a_client_is_a_message() {
 
 #[tokio::test]
 async fn frames_have_the_sizes_that_were_ordered() {
-    let (cluster, api) = cluster(Options::default()).await;
-    cluster.create_pod(NS, "run", "pause").expect("made");
-    cluster.ready(NS, "run").await;
+    let (cluster, api) = with_pod(Options::default()).await;
     cluster.next_exec(ExecPlan::new().sizes(&[1, 32_769, 7]).noise(3));
-    let mut exec = api
-        .exec("run", &sh("head -c 100000 /dev/zero"), V5)
-        .await
-        .expect("upgraded");
+    let mut exec = api.begun(&sh("head -c 100000 /dev/zero"), V5).await;
     let all = exec.all().await;
     let sizes: Vec<_> = all
         .frames

@@ -31,6 +31,14 @@ pub async fn cluster(options: Options) -> (Cluster, Api) {
     (cluster, api)
 }
 
+/// The same with a pod `run` that is ready.
+pub async fn with_pod(options: Options) -> (Cluster, Api) {
+    let (cluster, api) = cluster(options).await;
+    cluster.create_pod(NS, "run", "pause").expect("made");
+    cluster.ready(NS, "run").await;
+    (cluster, api)
+}
+
 /// Somebody at the API server.
 pub struct Api {
     pub address: String,
@@ -91,6 +99,17 @@ impl Api {
             .expect("sent");
         read_head(&mut socket).await;
         socket
+    }
+
+    /// An exec in the pod `run` that is upgraded.
+    pub async fn begun(&self, query: &str, protocol: &str) -> Exec {
+        let exec = self.exec("run", query, protocol).await;
+        exec.expect("upgraded")
+    }
+
+    /// All of an exec in the pod `run`.
+    pub async fn ran(&self, query: &str, protocol: &str) -> All {
+        self.begun(query, protocol).await.all().await
     }
 
     /// An exec; what was answered if it was not upgraded.
