@@ -156,7 +156,7 @@ async fn an_idle_v4_exec_is_cut_and_only_data_keeps_it() {
     let mut kept = api.begun(&sh("sleep 2; echo done"), V4).await;
     // the pace of two clients: one pings, one sends empty messages
     let mut pace = tokio::time::interval(Duration::from_millis(100));
-    for _ in 0..24 {
+    for _ in 0..15 {
         pace.tick().await;
         kept.send(&[]).await;
         if !cluster.execs()[0].counts().disconnected {
