@@ -460,13 +460,25 @@ impl<'a> World<'a> {
     }
 }
 
+/// Workers: a case mostly waits for its database.
+const AT_ONCE: u32 = 4;
+
 #[test]
 fn any_interleaving_leaves_what_the_driver_said() {
     let count = std::env::var("BEX_MERGE_CASES")
         .ok()
-        .map_or(1000, |text| text.parse().unwrap());
+        .map_or(1000_u32, |text| text.parse().unwrap());
+    std::thread::scope(|workers| {
+        for _ in 0..AT_ONCE {
+            workers.spawn(|| interleave(count.div_ceil(AT_ONCE)));
+        }
+    });
+}
+
+/// So many cases, each in a session of its own, in a database of this worker's own.
+fn interleave(cases_of_this: u32) {
     let config = Config {
-        cases: count,
+        cases: cases_of_this,
         failure_persistence: None,
         max_shrink_iters: 200,
         ..Config::default()
