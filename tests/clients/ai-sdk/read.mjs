@@ -7,8 +7,10 @@ import { bytesByCursor, finishedCalls, textsOf } from './stored.mjs';
 
 /** A time is the least of so many: the machine may do other things. */
 const TRIES = 3;
-/** What a folded replay of twenty thousand deltas may take a page, from its request to its last word. */
+/** What a folded replay of twenty thousand deltas may take a page, from its request to its last word, on a machine that does nothing else. */
 const FOLDED_MS = 500;
+/** Whether the machine is free to be measured; otherwise only what folding saves is judged. */
+const MEASURED = process.env.BEX_CLIENTS_MEASURED === 'true';
 
 const clients = await loadClients();
 
@@ -37,7 +39,8 @@ async function judge(job) {
       const least = Math.min(folded.ms, ...(await timesOf(client, about, verdict)));
       const [took, without] = [least, whole.ms].map(ms => `${ms.toFixed(0)} ms`);
       verdict.notes.push(`ai ${client.version} with ?compact=1 ${took} (floor: under ${FOLDED_MS} ms), without ${without}`);
-      if (least >= FOLDED_MS) verdict.faults.push(`ai ${client.version} with ?compact=1 takes ${took}`);
+      const bound = MEASURED ? FOLDED_MS : whole.ms / 2;
+      if (least >= bound) verdict.faults.push(`ai ${client.version} with ?compact=1 takes ${took}, without ${without}`);
     }
   }
   return verdict;
