@@ -100,7 +100,8 @@ pub async fn serve() -> Result<(), Error> {
                 let Some((cwd, turn, cancels)) = prompted.begin(&id) else {
                     return responder.respond_with_error(Error::invalid_params());
                 };
-                let orders = Orders::read(&last_text(&request.prompt));
+                let mut orders = Orders::read(&last_text(&request.prompt));
+                orders.memory = memory(&request.prompt);
                 let speaker =
                     speaker::Speaker::new(client.clone(), request.session_id, turn, cancels);
                 // the handler must return for a cancellation to be read
@@ -123,6 +124,19 @@ pub async fn serve() -> Result<(), Error> {
         )
         .connect_to(Stdio::new())
         .await
+}
+
+/// What the agent was told before the prompt: all that it knows of turns it did not speak itself.
+fn memory(prompt: &[ContentBlock]) -> String {
+    let texts = prompt.iter().filter_map(|block| match block {
+        ContentBlock::Text(text) => Some(text.text.as_str()),
+        _ => None,
+    });
+    let texts: Vec<_> = texts.collect();
+    texts
+        .split_last()
+        .map(|(_, before)| before.concat())
+        .unwrap_or_default()
 }
 
 /// Only the last text is the person's; what stands before it may be priming with orders of old.

@@ -4,6 +4,7 @@
 //! left, drivers and their agents included, though those live in process sessions of their own.
 
 mod binaries;
+mod commands;
 mod config;
 mod jwks;
 mod keys;
@@ -16,6 +17,7 @@ mod sandboxes;
 
 pub use bex_testpg::Fsync;
 pub use binaries::bin_dir;
+pub use commands::Ended;
 pub use config::ORIGIN;
 pub use jwks::{AUDIENCE, ISSUER, Issuer, SigningKey, claims, signed, unsigned};
 pub use keys::{Keys, Tokens, ring};

@@ -30,6 +30,10 @@ pub struct Orders {
     pub size: usize,
     /// `gate=NAME`: wait in the middle of the text until a file of that name exists in the working directory.
     pub gate: Option<String>,
+    /// `recall=1`: say first what was asked in that turn, as far as the agent was told.
+    pub recall: Option<u32>,
+    /// What it was told before the prompt; no word of it is an order.
+    pub memory: String,
     /// `crash`, `hang`.
     pub ending: Ending,
 }
@@ -53,6 +57,8 @@ impl Orders {
             pace: None,
             size: 0,
             gate: None,
+            recall: None,
+            memory: String::new(),
             ending: Ending::Normal,
         };
         for word in prompt.split_whitespace() {
@@ -62,6 +68,7 @@ impl Orders {
                 }
                 Some(("pace", n)) => orders.pace = n.parse().ok().filter(|n| *n > 0),
                 Some(("size", n)) => orders.size = n.parse().unwrap_or(0).min(SIZE_MAX),
+                Some(("recall", turn)) => orders.recall = turn.parse().ok(),
                 Some(("gate", name)) if is_plain(name) => orders.gate = Some(name.to_owned()),
                 None if word == "crash" => orders.ending = Ending::Crash,
                 None if word == "hang" => orders.ending = Ending::Hang,
@@ -69,6 +76,15 @@ impl Orders {
             }
         }
         orders
+    }
+}
+
+impl Orders {
+    /// The first line that was asked in a turn.
+    pub fn recalled(&self, turn: u32) -> Option<&str> {
+        let asked = format!("Turn {turn}, asked:");
+        let mut lines = self.memory.lines().skip_while(|line| *line != asked);
+        lines.nth(1)
     }
 }
 

@@ -140,6 +140,12 @@ async fn run(speaker: &Speaker, cwd: &Path) -> Result<(), Fault> {
 }
 
 async fn report(speaker: &Speaker, cwd: &Path, orders: &Orders) -> Result<(), Fault> {
+    if let Some(turn) = orders.recall {
+        speaker.say(match orders.recalled(turn) {
+            Some(asked) => format!("In turn {turn} I was asked: {asked}\n"),
+            None => format!("I know nothing of turn {turn}.\n"),
+        })?;
+    }
     let pause = orders.pace.map(|pace| Duration::from_secs(1) / pace.max(1));
     let middle = orders.parts / 2;
     for n in 0..orders.parts {

@@ -126,6 +126,7 @@ impl Settings<'_> {
                 ("BEX_PROFILES", file(PROFILES)),
                 ("BEX_PLAY_DIR", file(PLAY_DIR)),
                 ("BEX_COMPLETER_TICK_MS", tick),
+                ("BEX_PROOF_KEYS", self.keys.proof.clone()),
             ]
             .map(|(name, value)| (name.to_owned(), value)),
         );

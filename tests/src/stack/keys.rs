@@ -11,6 +11,8 @@ pub struct Keys {
     pub exec: String,
     /// Drivers' keys.
     pub driver: String,
+    /// The api's signatures under statements and exports.
+    pub proof: String,
 }
 
 /// Bearer tokens of the api.
@@ -33,12 +35,13 @@ impl Keys {
             attach: one("a1"),
             exec: one("e1"),
             driver: one("d1"),
+            proof: one("p1"),
         }
     }
 
     /// The keys themselves.
     pub(super) fn all(&self) -> impl Iterator<Item = &str> {
-        [&self.attach, &self.exec, &self.driver]
+        [&self.attach, &self.exec, &self.driver, &self.proof]
             .into_iter()
             .filter_map(|ring| Some(ring.split_once(':')?.1))
     }

@@ -185,8 +185,16 @@ fn command(name: &str, args: &[&str], env: &[(String, String)]) -> anyhow::Resul
 }
 
 /// Runs a program to its end.
+pub(super) fn output(
+    name: &str,
+    args: &[&str],
+    env: &[(String, String)],
+) -> anyhow::Result<std::process::Output> {
+    Ok(command(name, args, env)?.output()?)
+}
+
 pub(super) fn run(name: &str, args: &[&str], env: &[(String, String)]) -> anyhow::Result<()> {
-    let output = command(name, args, env)?.output()?;
+    let output = output(name, args, env)?;
     ensure!(
         output.status.success(),
         "{name} {args:?} failed: {}{}",
