@@ -5,30 +5,33 @@
 //! ```
 //! It takes no input: each round reads the world, does bounded, idempotent work and can be killed anywhere; the next round,
 //! here or on another replica, goes on from the rows. One session is worked on by one replica at a time; a session that
-//! fails is retried with a growing delay and keeps nobody else waiting.
+//! fails is retried with a growing delay and keeps nobody else waiting ([`lanes`]).
 
-mod clocks;
 mod decide;
 pub mod harvest;
+mod lanes;
 pub mod log;
 mod round;
 mod settle;
+pub mod store;
 mod sweep;
 mod teardown;
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bex_proto::Chain;
-use bex_proto::limits;
-use bex_store::Db;
 use bex_store::leases::{Lease, Round};
 use bex_store::listen::Event;
 use bex_store::wake::Channel;
+use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::clock;
 use crate::config::Timings;
@@ -38,7 +41,8 @@ use crate::metrics::{CompleterMetrics, RoundResult, TickResult};
 use crate::notices::Notices;
 use crate::sandbox::Lifecycle;
 
-use clocks::Clocks;
+use lanes::{Lanes, Seat};
+use store::CompleterStore;
 
 /// How often due sessions are looked for when nobody tells.
 const POLL: Duration = Duration::from_secs(1);
@@ -48,12 +52,14 @@ const ROUND_LIMIT: Duration = Duration::from_secs(10 * 60);
 const BACKOFF_MAX: Duration = Duration::from_secs(5 * 60);
 /// How long rounds may go on after cancel; they are resumed elsewhere.
 const DRAIN: Duration = Duration::from_secs(5);
+/// Claims in a row, each for as many sessions as there are quick seats: far more than are ever due at once.
+const CLAIMS: usize = 100;
 
 /// What the Completer works with.
 #[derive(Clone)]
 pub struct CompleterDeps {
     /// The store.
-    pub db: Db,
+    pub db: Arc<dyn CompleterStore>,
     /// Names this process in lease rows.
     pub owner: String,
     /// The way into sandboxes.
@@ -71,7 +77,7 @@ pub struct CompleterDeps {
 /// See the module's text.
 pub struct Completer {
     deps: CompleterDeps,
-    clocks: Clocks,
+    lanes: Lanes,
 }
 
 /// How a round ends: when the session is due again, and whether it counts as failed.
@@ -86,7 +92,7 @@ impl Completer {
     pub fn new(deps: CompleterDeps) -> Self {
         Self {
             deps,
-            clocks: Clocks::default(),
+            lanes: Lanes::default(),
         }
     }
 
@@ -96,16 +102,20 @@ impl Completer {
         let mut poll = interval(POLL.min(self.deps.timings.completer_tick));
         poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut rounds = JoinSet::new();
+        // aborted with whoever runs this: nothing of a Completer works on without it
         let sweep = tokio::spawn(sweep::run(self.deps.clone(), cancel.clone()));
+        let sweep = AbortOnDropHandle::new(sweep);
         loop {
             tokio::select! {
+                biased;
                 () = cancel.cancelled() => break,
-                _ = poll.tick() => {}
-                event = notices.next() => if !self.hear(event).await { continue },
                 Some(ended) = rounds.join_next() => if let Err(error) = ended {
                     self.deps.metrics.round_ended(RoundResult::Panicked, None);
-                    tracing::error!(%error, "a completer round panicked; its session is retried when its lease ends");
+                    tracing::error!(%error, "a completer round's end panicked; its session is retried when its lease ends");
                 },
+                event = notices.next() => if !self.hear(event).await { continue },
+                () = self.lanes.freed() => {}
+                _ = poll.tick() => {}
             }
             self.claim(&mut rounds).await;
             self.deps.metrics.set_active(rounds.len());
@@ -148,53 +158,50 @@ impl Completer {
     }
 
     async fn claim(self: &Arc<Self>, rounds: &mut JoinSet<()>) {
-        let free = limits::COMPLETER_PARALLEL.saturating_sub(rounds.len());
-        if free == 0 {
-            return;
-        }
-        let limit = u32::try_from(free).unwrap_or(u32::MAX);
-        match self
-            .deps
-            .db
-            .claim_leases(&self.deps.owner, limit, self.deps.timings.idle_grace)
-            .await
-        {
-            Ok(leases) => {
-                self.deps.metrics.ticked(TickResult::Ok);
-                for lease in leases {
-                    rounds.spawn(Arc::clone(self).work(lease));
-                }
+        for _ in 0..CLAIMS {
+            let free = self.lanes.free();
+            if free == 0 {
+                return;
             }
-            Err(error) => {
-                self.deps.metrics.ticked(TickResult::Error);
-                tracing::warn!(error = %Chain(&error), "no sessions could be claimed");
+            let limit = u32::try_from(free).unwrap_or(u32::MAX);
+            let leases = match self
+                .deps
+                .db
+                .claim_leases(&self.deps.owner, limit, self.deps.timings.idle_grace)
+                .await
+            {
+                Ok(leases) => leases,
+                Err(error) => {
+                    self.deps.metrics.ticked(TickResult::Error);
+                    tracing::warn!(error = %Chain(&error), "no sessions could be claimed");
+                    return;
+                }
+            };
+            self.deps.metrics.ticked(TickResult::Ok);
+            let claimed = leases.len();
+            for lease in leases {
+                let seat = self.lanes.seat(&lease);
+                rounds.spawn(Arc::clone(self).work(lease, seat));
+            }
+            // suspects took no quick seat: there may be more that is due
+            if claimed < free {
+                return;
             }
         }
     }
 
-    /// One round under its lease. Whatever happens, the lease is given back or runs out.
-    async fn work(self: Arc<Self>, lease: Lease) {
+    /// One round under its lease, in its lane. Whatever happens, the lease is given back or runs out.
+    async fn work(self: Arc<Self>, lease: Lease, seat: Option<Seat>) {
         let began = Instant::now();
-        // a store that does not answer has not said that the lease is lost; every step names its fence anyway
-        let renew = || -> BoxFuture<'_, bool> {
-            Box::pin(async { self.deps.db.renew_lease(&lease).await.unwrap_or(true) })
+        let ended = match seat {
+            Some(seat) => self.lanes.run(seat, Box::pin(self.attempt(&lease))).await,
+            None => None,
         };
-        let round = timeout(ROUND_LIMIT, kept(renew, Box::pin(self.round(&lease))));
-        let (end, result) = match round.await {
-            Ok(Some(Ok(end))) => (Some(end), RoundResult::Done),
-            Ok(Some(Err(error))) => {
-                tracing::warn!(session = %lease.session, failures = lease.failures, error = %Chain(&error), "a completer round failed");
-                (Some(self.backoff(&lease)), RoundResult::Failed)
-            }
-            // somebody else holds the session now
-            Ok(None) => (None, RoundResult::LeaseLost),
-            Err(_) => {
-                tracing::error!(session = %lease.session, after = ?began.elapsed(), "a completer round took too long");
-                (Some(self.backoff(&lease)), RoundResult::TimedOut)
-            }
-        };
-        let took = Some(began.elapsed());
-        self.deps.metrics.round_ended(result, took);
+        let (end, result) = ended.unwrap_or_else(|| {
+            tracing::warn!(session = %lease.session, after = ?began.elapsed(), "no room for a slow session, it is tried again");
+            (Some(self.again_later(&lease)), RoundResult::TimedOut)
+        });
+        self.deps.metrics.round_ended(result, Some(began.elapsed()));
         let Some(end) = end else { return };
         if let Err(error) = self
             .deps
@@ -206,19 +213,54 @@ impl Completer {
         }
     }
 
+    /// One round, and how it ended; no end when somebody else holds the session now.
+    async fn attempt(&self, lease: &Lease) -> (Option<RoundEnd>, RoundResult) {
+        let began = Instant::now();
+        // a store that does not answer has not said that the lease is lost; every step names its fence anyway
+        let renew = || -> BoxFuture<'_, bool> {
+            Box::pin(async { self.deps.db.renew_lease(lease).await.unwrap_or(true) })
+        };
+        // rows are what a round goes on from, so one that broke anywhere leaves nothing behind that is in between
+        let round = AssertUnwindSafe(Box::pin(self.round(lease))).catch_unwind();
+        match timeout(ROUND_LIMIT, kept(renew, round)).await {
+            Ok(Some(Ok(Ok(end)))) => (Some(end), RoundResult::Done),
+            Ok(Some(Ok(Err(error)))) => {
+                tracing::warn!(session = %lease.session, failures = lease.failures, error = %Chain(&error), "a completer round failed");
+                (Some(self.backoff(lease)), RoundResult::Failed)
+            }
+            Ok(Some(Err(_panic))) => {
+                tracing::error!(session = %lease.session, failures = lease.failures, "a completer round panicked");
+                (Some(self.backoff(lease)), RoundResult::Panicked)
+            }
+            Ok(None) => (None, RoundResult::LeaseLost),
+            Err(_) => {
+                tracing::error!(session = %lease.session, after = ?began.elapsed(), "a completer round took too long");
+                (Some(self.backoff(lease)), RoundResult::TimedOut)
+            }
+        }
+    }
+
     fn backoff(&self, lease: &Lease) -> RoundEnd {
         let bounds = (self.deps.timings.completer_tick, BACKOFF_MAX);
         RoundEnd {
-            next: jittered(clock::backoff(bounds, lease.failures)),
+            next: jittered(clock::backoff(bounds, lease.failures), lease),
             round: Round::Failed,
+        }
+    }
+
+    /// The end of a round that saw nothing, because there was no room for it.
+    fn again_later(&self, lease: &Lease) -> RoundEnd {
+        RoundEnd {
+            next: jittered(self.deps.timings.completer_tick, lease),
+            round: Round::Unclear,
         }
     }
 }
 
-/// The delay, up to a tenth more or less, so that sessions that became due together part.
-fn jittered(delay: Duration) -> Duration {
-    let mut byte = [0u8; 1];
-    // without randomness there is no jitter, and nothing else depends on it
-    let _ = getrandom::fill(&mut byte);
-    delay.mul_f64(0.9 + f64::from(byte[0]) / 255.0 * 0.2)
+/// The delay, a tenth to a fifth shorter, differently for each claim: sessions that became due together part, and with the
+/// poll and the round's own time a session is still looked at within its tick.
+fn jittered(delay: Duration, lease: &Lease) -> Duration {
+    let mut hasher = DefaultHasher::new();
+    (&lease.session, lease.fence).hash(&mut hasher);
+    delay.mul_f64(0.8 + (hasher.finish() % 256) as f64 / 255.0 * 0.1)
 }

@@ -24,6 +24,7 @@ pub(crate) async fn kept<'a, T>(
         }
     };
     tokio::select! {
+        biased;
         done = work => Some(done),
         () = lost => None,
     }

@@ -1,18 +1,23 @@
 //! Reading a turn's log into the store: only what is new, proved before it is used, in batches that move the log's
 //! recorded offset in the same transaction.
 
+use std::panic::AssertUnwindSafe;
+
 use bex_proto::driver::{DriverState, Status, TurnState};
 use bex_proto::exec::LogWindow;
+use bex_store::StoreError;
 use bex_store::transcript::{Append, AppendError, AppendOutcome, HarvestStep};
-use bex_store::{Db, StoreError};
 use bytes::Bytes;
 use jiff::Timestamp;
 use tokio::task::JoinError;
 
 use super::decide::{Driver, Log};
 use super::log::{Batch, Expected, Form, LogEnd, LogReader};
+use super::store::CompleterStore;
 use crate::exec_client::{ExecFailure, ExecTarget, SandboxRpc, read_window};
 
+/// Bytes that are parsed in less time than a thread takes to be woken for it.
+const SOON_PARSED: usize = 64 * 1024;
 /// Windows of one harvest. A whole turn log is one; what is left is read in the next round.
 const WINDOWS: usize = 4;
 
@@ -20,7 +25,7 @@ const WINDOWS: usize = 4;
 #[derive(Clone, Copy)]
 pub struct Source<'a> {
     /// The store.
-    pub db: &'a Db,
+    pub db: &'a dyn CompleterStore,
     /// The way into the sandbox.
     pub rpc: &'a dyn SandboxRpc,
     /// The sandbox.
@@ -56,12 +61,33 @@ pub enum HarvestFault {
     /// The store refused a batch, and will refuse it again.
     #[error("the store refuses a batch of the log")]
     Refused(#[source] AppendError),
-    /// The parser did not come back: the process ends, or it has a fault.
-    #[error("the log was not parsed")]
-    Parser(#[source] JoinError),
+    /// The parser did not come back.
+    #[error(transparent)]
+    Parser(#[from] ParserFault),
     /// The turn is settled, another generation speaks it, or another harvest is ahead.
     #[error("the turn moved meanwhile")]
     Moved,
+}
+
+/// Why a log was not parsed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ParserFault {
+    /// The process ends.
+    #[error("the process ended before the log was parsed")]
+    RuntimeEnds,
+    /// A fault of ours, which the same log will meet again.
+    #[error("the parser panicked")]
+    Panicked,
+}
+
+impl From<JoinError> for ParserFault {
+    fn from(error: JoinError) -> Self {
+        if error.is_panic() {
+            Self::Panicked
+        } else {
+            Self::RuntimeEnds
+        }
+    }
 }
 
 /// Where reading goes on.
@@ -262,11 +288,13 @@ impl Source<'_> {
         let Expected { generation, .. } = self.expected;
         let session = &self.target.session;
         let reader = LogReader::new(self.expected, log, bytes);
-        let (mut reader, mut next) = parse_on(reader).await?;
+        let (mut reader, mut next) = parse(reader).await?;
         while let Some(batch) = next {
             // the next batch is parsed while this one is stored
-            let (parsed, ()) =
-                tokio::try_join!(parse_on(reader), self.append(at, log, &batch, harvest))?;
+            let (parsed, ()) = tokio::try_join!(
+                async { Ok(parse(reader).await?) },
+                self.append(at, log, &batch, harvest)
+            )?;
             at.offset = batch.to;
             (reader, next) = parsed;
         }
@@ -283,14 +311,21 @@ impl Source<'_> {
     }
 }
 
-/// The next batch, parsed where it holds up no other task.
-async fn parse_on(mut reader: LogReader) -> Result<(LogReader, Option<Batch>), HarvestFault> {
+/// The next batch, parsed where it holds up no other task: what is soon done on the spot, the rest elsewhere.
+async fn parse(mut reader: LogReader) -> Result<(LogReader, Option<Batch>), ParserFault> {
+    if reader.left() <= SOON_PARSED {
+        return std::panic::catch_unwind(AssertUnwindSafe(move || {
+            let batch = reader.next_batch();
+            (reader, batch)
+        }))
+        .map_err(|_| ParserFault::Panicked);
+    }
     tokio::task::spawn_blocking(move || {
         let batch = reader.next_batch();
         (reader, batch)
     })
     .await
-    .map_err(HarvestFault::Parser)
+    .map_err(ParserFault::from)
 }
 
 #[cfg(test)]
@@ -317,12 +352,12 @@ mod tests {
             sha256: String::new(),
             ending: WindowEnding::Line,
         };
-        let reader = LogReader::new(expected, &window, Bytes::new());
+        let reader = LogReader::new(expected, &window, vec![b'x'; SOON_PARSED + 1].into());
         let runtime = tokio::runtime::Runtime::new().expect("a runtime");
         let handle = runtime.handle().clone();
         runtime.shutdown_background();
         let _entered = handle.enter();
-        let parsed = block_on(parse_on(reader));
-        assert!(matches!(parsed, Err(HarvestFault::Parser(cause)) if cause.is_cancelled()));
+        let parsed = block_on(parse(reader));
+        assert_eq!(parsed.err(), Some(ParserFault::RuntimeEnds));
     }
 }

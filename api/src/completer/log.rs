@@ -168,6 +168,11 @@ impl LogReader {
         (batch.to > batch.from).then_some(batch)
     }
 
+    /// Bytes that were not read yet.
+    pub fn left(&self) -> usize {
+        self.bytes.len() - self.at
+    }
+
     fn offset(&self) -> u64 {
         self.base + self.at as u64
     }

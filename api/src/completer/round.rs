@@ -14,9 +14,10 @@ use bex_store::sessions::SessionRow;
 use bex_store::settle::{Cause, Rejudged, SandboxAfter};
 use bex_store::turns::TurnRow;
 use jiff::Timestamp;
+use tokio::time::Instant;
 
 use super::decide::{Action, Again, Windows, decide};
-use super::harvest::Source;
+use super::harvest::{ParserFault, Source};
 use super::log::{Expected, Form};
 use super::settle::{Ending, TurnEndKnown};
 use super::{Completer, RoundEnd, jittered};
@@ -29,9 +30,15 @@ pub(super) enum RoundFault {
     Store(#[from] StoreError),
     #[error("the store refuses the log")]
     Refused(#[source] bex_store::transcript::AppendError),
-    #[error("the log was not parsed")]
-    Parser(#[source] tokio::task::JoinError),
+    #[error(transparent)]
+    Parser(ParserFault),
 }
+
+/// There is more to do.
+const AT_ONCE: RoundEnd = RoundEnd {
+    next: Duration::ZERO,
+    round: Round::Done,
+};
 
 /// A turn under work.
 struct Work<'a> {
@@ -39,7 +46,10 @@ struct Work<'a> {
     session: &'a SessionRow,
     turn: &'a TurnRow,
     sandbox: &'a SandboxRow,
+    /// By the store's clock, when this round began with the turn.
     now: Timestamp,
+    /// The same moment by this process's.
+    began: Instant,
 }
 
 impl Work<'_> {
@@ -69,7 +79,7 @@ impl Work<'_> {
             form: self.form(),
         };
         Source {
-            db: &completer.deps.db,
+            db: completer.deps.db.as_ref(),
             rpc: completer.deps.rpc.as_ref(),
             target,
             expected,
@@ -80,20 +90,14 @@ impl Work<'_> {
 impl Completer {
     pub(super) async fn round(&self, lease: &Lease) -> Result<RoundEnd, RoundFault> {
         let db = &self.deps.db;
-        let done = |next| {
-            Ok(RoundEnd {
-                next: jittered(next),
-                round: Round::Done,
-            })
-        };
+        let mut end = self.again(Again::NextTick, Duration::ZERO);
         let Some(session) = db.session(&lease.session).await? else {
-            return done(self.deps.timings.completer_tick);
+            return Ok(end);
         };
-        let mut next = self.deps.timings.completer_tick;
         if let Some(turn) = db.open_turn(&lease.session).await?
             && (turn.delivery_started_at.is_some() || session.phase == Phase::Canceling)
         {
-            next = self.turn(lease, &session, &turn).await?;
+            end = self.turn(lease, &session, &turn).await?;
         }
         for turn in db.turns_to_rejudge(&lease.session).await? {
             if db.rejudge(lease, turn).await? == Rejudged::Healed {
@@ -102,7 +106,10 @@ impl Completer {
             }
         }
         self.teardown(lease).await?;
-        done(next)
+        Ok(RoundEnd {
+            next: jittered(end.next, lease),
+            ..end
+        })
     }
 
     /// Works on the open turn; answers when to look again.
@@ -111,13 +118,13 @@ impl Completer {
         lease: &Lease,
         session: &SessionRow,
         turn: &TurnRow,
-    ) -> Result<Duration, RoundFault> {
+    ) -> Result<RoundEnd, RoundFault> {
         let sandbox = self
             .deps
             .db
             .sandbox(&lease.session, turn.generation)
             .await?;
-        let now = self.deps.db.now().await?;
+        let (now, began) = (self.deps.db.now().await?, Instant::now());
         let Some(sandbox) = sandbox.filter(|_| turn.delivery_started_at.is_some()) else {
             // never delivered, and canceling: nothing was said
             let ending = Ending {
@@ -127,7 +134,7 @@ impl Completer {
                 turn_end: TurnEndKnown::No,
             };
             self.settle(lease, turn, ending).await?;
-            return Ok(Duration::ZERO);
+            return Ok(AT_ONCE);
         };
         let work = Work {
             lease,
@@ -135,13 +142,14 @@ impl Completer {
             turn,
             sandbox: &sandbox,
             now,
+            began,
         };
         let (seen, harvest) = match work.target() {
             Some(target) => self.look(&work, &target).await?,
             None => (self.look_at_unready(&work).await, None),
         };
         let Some(seen) = seen.filter(|_| !work.is_with_dispatcher()) else {
-            return Ok(self.delay(Again::NextTick, Duration::ZERO));
+            return Ok(self.again(Again::NextTick, Duration::ZERO));
         };
         let known = self.known(&work, seen, harvest.as_ref()).await?;
         let windows = Windows {
@@ -152,10 +160,10 @@ impl Completer {
         let action = decide(seen, &known, &windows);
         tracing::debug!(session = %lease.session, turn = %turn.turn, ?seen, ?action, "looked at a turn");
         match action {
-            Action::Wait(again) => Ok(self.delay(again, known.silent)),
+            Action::Wait(again) => Ok(self.again(again, known.silent)),
             Action::Stop => {
                 self.stop(&work).await;
-                Ok(self.delay(Again::NextTick, Duration::ZERO))
+                Ok(self.again(Again::NextTick, Duration::ZERO))
             }
             Action::StopThenSettle { cause } => self.stop_then_settle(&work, cause).await,
             Action::Settle {
@@ -179,19 +187,21 @@ impl Completer {
                     },
                 )
                 .await?;
-                Ok(Duration::ZERO)
+                Ok(AT_ONCE)
             }
         }
     }
 
-    fn delay(&self, again: Again, silent: Duration) -> Duration {
+    fn again(&self, again: Again, silent: Duration) -> RoundEnd {
         let tick = self.deps.timings.completer_tick;
-        match again {
-            Again::AtOnce => Duration::ZERO,
+        let (next, round) = match again {
+            Again::AtOnce => return AT_ONCE,
             Again::NextTick if silent >= limits::COMPLETER_SILENT_AFTER => {
-                tick.max(limits::COMPLETER_SLOW_TICK)
+                (tick.max(limits::COMPLETER_SLOW_TICK), Round::Done)
             }
-            Again::NextTick | Again::Unclear => tick,
-        }
+            Again::NextTick => (tick, Round::Done),
+            Again::Unclear => (tick, Round::Unclear),
+        };
+        RoundEnd { next, round }
     }
 }

@@ -48,7 +48,6 @@ impl Completer {
             failure,
         };
         let settled = self.deps.db.settle(lease, &settle).await?;
-        self.clocks.clear(&lease.session);
         match settled {
             Settled::Now {
                 verdict,

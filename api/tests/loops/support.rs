@@ -123,7 +123,7 @@ impl Stack {
 
     pub fn completer(&self, owner: &str) -> Loops {
         let completer = Completer::new(CompleterDeps {
-            db: self.db.clone(),
+            db: Arc::new(self.db.clone()),
             owner: owner.into(),
             rpc: self.world.clone(),
             lifecycle: self.world.clone(),

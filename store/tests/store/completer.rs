@@ -130,6 +130,7 @@ async fn since_when_nothing_clear_was_seen_outlives_who_saw_it() {
     let lease = claim().await;
     let since = lease.unclear_since;
     assert!(since.is_some() && lease.failures == 0);
+    release(lease, Round::Unclear).await;
     // neither another look nor a failure moves it
     for round in [Round::Unclear, Round::Failed, Round::Unclear] {
         release(claim().await, round).await;

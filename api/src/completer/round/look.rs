@@ -11,7 +11,7 @@ use bex_store::settle::{Cause, Legacy, SandboxAfter};
 
 use super::super::Completer;
 use super::super::decide::{Driver, Known, Log, Seen, is_unclear};
-use super::super::harvest::{Harvest, HarvestFault, Source};
+use super::super::harvest::{Harvest, HarvestFault, ParserFault, Source};
 use super::super::log::Form;
 use super::super::settle::{Ending, TurnEndKnown};
 use super::{RoundFault, Work};
@@ -20,7 +20,7 @@ use crate::exec_client::{ExecFailure, ExecTarget};
 use crate::sandbox::Look;
 
 /// Rounds in a row in which the store refused the same log before the turn is settled without the rest.
-const REFUSED_ROUNDS: u32 = 5;
+const POISONED_ROUNDS: u32 = 5;
 /// Reads of an older driver's log after its end was seen, until nothing new comes.
 const LEGACY_READS: usize = 4;
 
@@ -73,22 +73,39 @@ impl Completer {
             }
             Err(HarvestFault::Moved) => Ok((None, None)),
             Err(HarvestFault::Store(error)) => Err(error.into()),
-            Err(HarvestFault::Parser(error)) => Err(RoundFault::Parser(error)),
-            Err(HarvestFault::Refused(error)) if work.lease.failures < REFUSED_ROUNDS => {
+            Err(HarvestFault::Parser(fault))
+                if fault == ParserFault::RuntimeEnds || work.lease.failures < POISONED_ROUNDS =>
+            {
+                Err(RoundFault::Parser(fault))
+            }
+            Err(HarvestFault::Parser(fault)) => {
+                self.poisoned(work, Cause::DriverEnded, &fault).await
+            }
+            Err(HarvestFault::Refused(error)) if work.lease.failures < POISONED_ROUNDS => {
                 Err(RoundFault::Refused(error))
             }
             Err(HarvestFault::Refused(error)) => {
-                tracing::error!(session = %work.lease.session, turn = %work.turn.turn, error = %Chain(&error), "the log can not be stored; the turn is settled without the rest");
-                let ending = Ending {
-                    cause: Cause::StoreFailed,
-                    sandbox: SandboxAfter::Stopping,
-                    legacy: None,
-                    turn_end: TurnEndKnown::No,
-                };
-                self.settle(work.lease, work.turn, ending).await?;
-                Ok((None, None))
+                self.poisoned(work, Cause::StoreFailed, &error).await
             }
         }
+    }
+
+    /// The log was tried often enough: the turn gets the verdict that what is stored allows.
+    async fn poisoned(
+        &self,
+        work: &Work<'_>,
+        cause: Cause,
+        error: &(dyn std::error::Error + Sync),
+    ) -> Result<(Option<Seen>, Option<Harvest>), RoundFault> {
+        tracing::error!(session = %work.lease.session, turn = %work.turn.turn, error = %Chain(error), "the log can not be stored; the turn is settled without the rest");
+        let ending = Ending {
+            cause,
+            sandbox: SandboxAfter::Stopping,
+            legacy: None,
+            turn_end: TurnEndKnown::No,
+        };
+        self.settle(work.lease, work.turn, ending).await?;
+        Ok((None, None))
     }
 
     /// One harvest, counted.
@@ -135,11 +152,14 @@ impl Completer {
             Seen::Read { log, .. } if form == Form::Legacy => log != Log::Foreign,
             Seen::Read { driver, log } => !is_unclear(driver, log),
         };
-        let unclear = if clear {
-            self.clocks.clear(session);
-            Duration::ZERO
-        } else {
-            self.clocks.unclear(session, turn.turn)
+        // a window that began with an earlier turn is none of this one's
+        let unclear = match work.lease.unclear_since {
+            Some(_) if !clear => {
+                let begun = turn.delivered_at.max(turn.delivery_started_at);
+                let before = age(work.now, work.lease.unclear_since).min(age(work.now, begun));
+                before + work.began.elapsed()
+            }
+            _ => Duration::ZERO,
         };
         // the harvest of this round moved the row
         let fresh = match harvest {
@@ -153,13 +173,23 @@ impl Completer {
             .into_iter()
             .flatten()
             .max();
+        let mut silent = age(work.now, last);
+        if silent >= self.deps.timings.turn_deadline {
+            // a session that is full stores no part any more, but its log still grows
+            let read = self
+                .deps
+                .db
+                .harvested_at(session, turn.generation, turn.turn)
+                .await?;
+            silent = read.map_or(silent, |read| silent.min(age(work.now, Some(read))));
+        }
         Ok(Known {
             form,
             turn_end: row.expected_parts.is_some(),
             canceling: (work.session.phase == Phase::Canceling)
                 .then(|| age(work.now, work.session.cancel_requested_at)),
             stop_requested: row.stop_requested_at.is_some(),
-            silent: age(work.now, last),
+            silent,
             unclear,
         })
     }

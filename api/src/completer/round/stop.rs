@@ -9,7 +9,7 @@ use super::super::Completer;
 use super::super::decide::{Again, Log};
 use super::super::harvest::HarvestFault;
 use super::super::settle::{Ending, TurnEndKnown};
-use super::{RoundFault, Work};
+use super::{AT_ONCE, RoundEnd, RoundFault, Work};
 use crate::exec_client::ExecFailure;
 
 /// After a stop: how long the driver has for its turn-end within one round.
@@ -31,7 +31,7 @@ impl Completer {
         &self,
         work: &Work<'_>,
         cause: Cause,
-    ) -> Result<Duration, RoundFault> {
+    ) -> Result<RoundEnd, RoundFault> {
         let failure = self.stop(work).await;
         let deadline = Instant::now() + STOP_WAIT;
         let mut sandbox = SandboxAfter::Stopping;
@@ -50,11 +50,11 @@ impl Completer {
                         sandbox = SandboxAfter::Gone;
                         break;
                     }
-                    Err(HarvestFault::Moved) => return Ok(Duration::ZERO),
+                    Err(HarvestFault::Moved) => return Ok(AT_ONCE),
                     Err(HarvestFault::Store(error)) => return Err(error.into()),
                     Err(HarvestFault::Parser(error)) => return Err(RoundFault::Parser(error)),
                     Err(HarvestFault::Exec(_)) if cause == Cause::Canceled => {
-                        return Ok(self.delay(Again::Unclear, Duration::ZERO));
+                        return Ok(self.again(Again::Unclear, Duration::ZERO));
                     }
                     Err(HarvestFault::Exec(_) | HarvestFault::Refused(_)) => break,
                 }
@@ -70,6 +70,6 @@ impl Completer {
             turn_end,
         };
         self.settle(work.lease, work.turn, ending).await?;
-        Ok(Duration::ZERO)
+        Ok(AT_ONCE)
     }
 }

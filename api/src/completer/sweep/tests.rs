@@ -129,7 +129,7 @@ async fn only_what_no_living_row_names_is_removed_and_only_when_seen_twice() {
     *lifecycle.there.lock().unwrap() = vec![sandbox(&stray, 1), ours.clone(), later.clone()];
     let second = std::time::Duration::from_secs(1);
     let deps = CompleterDeps {
-        db,
+        db: Arc::new(db),
         owner: "t".into(),
         rpc: Arc::new(Silent),
         lifecycle: lifecycle.clone(),
