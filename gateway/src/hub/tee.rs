@@ -131,6 +131,7 @@ impl Tee<'_> {
                 stalled_since.get_or_insert_with(Instant::now);
             }
             tokio::select! {
+                biased;
                 answer = maybe(appending.as_mut()) => {
                     appending = None;
                     match answer {
@@ -140,9 +141,9 @@ impl Tee<'_> {
                     self.intake.appended();
                     self.progress.send_modify(|progress| progress.appends += 1);
                 }
-                _ = changed.changed(), if supply == Supply::Waiting => {}
                 () = at(self.intake.due()) => self.intake.flush(),
                 () = at(stalled_since.map(|since| since + limits::TEE_STALL)) => return TeeEnd::Stalled,
+                _ = changed.changed(), if supply == Supply::Waiting => {}
             }
         }
     }
