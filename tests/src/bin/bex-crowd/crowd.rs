@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 
 use crate::process::{KIB, MIB, sockets};
 use crate::reader::{Ended, Reader};
-use crate::stage::{From, Group, STEP, Stage, settled_memory, streams};
+use crate::stage::{From, Group, STEP, Stage, settled_memory};
 
 /// Enough that a reader who does not read fills every buffer on the way.
 const PAST: usize = 8 * 1024 * 1024;
@@ -22,6 +22,8 @@ const PAST: usize = 8 * 1024 * 1024;
 const SMALL_WINDOW: u32 = 4096;
 /// What a slow reader takes a second.
 const SLOW_BYTES: usize = 1024;
+/// Spoken for so long, the memory is looked at.
+const LOOK: Duration = Duration::from_secs(5);
 /// Parts before the measuring: connections fill.
 const WARM: usize = 10;
 const LIMIT_NEWCOMER: Duration = Duration::from_secs(10);
@@ -65,6 +67,8 @@ struct Outcome {
     p99: f64,
     /// Bytes above idle, of all viewers.
     memory: f64,
+    /// Bytes that the viewer before the measuring left, and that these may have used again.
+    left: f64,
     /// Bytes of the kernel's, all sockets together.
     kernel: f64,
     sources: usize,
@@ -107,8 +111,9 @@ fn compared(shape: &Shape, slow: usize, alone: &Outcome, beside: &Outcome) -> Ve
             name: memory,
             value: format!("{:.1} KiB, replays included", beside.memory / viewers / KIB),
             beside: format!(
-                "without slow ones {:.1} KiB; the kernel's socket buffers {:.0} MiB in all",
+                "without slow ones {:.1} KiB, and {:.1} KiB at most in what a viewer before them left; the kernel's socket buffers {:.0} MiB in all",
                 alone.memory / viewers / KIB,
+                alone.left / viewers / KIB,
                 beside.kernel / MIB
             ),
             floor: "≤ 64 KiB, and the 64 MiB of the replay budget",
@@ -145,27 +150,30 @@ fn compared(shape: &Shape, slow: usize, alone: &Outcome, beside: &Outcome) -> Ve
 /// One run: of the viewers, `slow - 1` read slowly from the start of the past and one takes nothing.
 async fn watched(database: &Database, shape: &Shape, slow: usize) -> anyhow::Result<Outcome> {
     let gateway = Gateway::start(database, Tee::On).await?;
-    let stage = Stage::set(database, &gateway, PAST, (shape.parts + WARM) as u32).await?;
-    // one viewer before the measuring, as any process has served one
-    let mut first = stage.viewer(0, Group::default()).await?;
-    let behind_past = stage.expected.last_of(1).next();
-    first
-        .until(|r| r.due() >= behind_past || r.due().turn.0 > 1)
-        .await?;
-    drop(first);
-    streams(&gateway, 0).await?;
-    let idle = settled_memory(&gateway).await?;
-    let kernel = sockets()?;
-
+    let before = shape.a_second as usize * LOOK.as_secs() as usize;
+    let live = before + WARM + shape.parts;
+    let stage = Stage::set(database, &gateway, PAST, live as u32).await?;
     let quick = Group {
         from: From::Live,
         window: None,
     };
+    let fresh = settled_memory(&gateway).await?;
+    // one viewer before the measuring, as any process has served one; it stays
+    let mut first = stage.viewer(0, quick).await?;
+    // source, tail and tee are not the crowd's: they work for one viewer too
+    let spoken = first.until(|r| r.due().index.0 as usize >= before);
+    tokio::try_join!(spoken, async {
+        Ok(stage.speak(before, shape.a_second).await)
+    })?;
+    let idle = settled_memory(&gateway).await?;
+    let kernel = sockets()?;
+
     let slowly = Group {
         from: From::Start,
         window: Some(SMALL_WINDOW),
     };
-    let quick = stage.viewers(0, shape.viewers - slow, quick).await?;
+    let mut quick = stage.viewers(0, shape.viewers - slow, quick).await?;
+    quick.push(first);
     let lagging = stage.viewers(shape.viewers - slow, slow, slowly).await?;
     let (told, done) = watch::channel(false);
     let mut readers = JoinSet::new();
@@ -187,13 +195,14 @@ async fn watched(database: &Database, shape: &Shape, slow: usize) -> anyhow::Res
     stage.speak(WARM, shape.a_second).await;
     let speaking = stage.speak(shape.parts, shape.a_second);
     let looking = async {
-        tokio::time::sleep(Duration::from_secs(5)).await;
-        let newcomer = newcomer(&stage, slow).await?;
+        tokio::time::sleep(LOOK).await;
         let memory = settled_memory(&gateway).await?.saturating_sub(idle) as f64;
-        anyhow::Ok((newcomer, memory, sockets()?.saturating_sub(kernel) as f64))
+        let kernel = sockets()?.saturating_sub(kernel) as f64;
+        // a newcomer's replay leaves memory that is not the crowd's
+        anyhow::Ok((memory, kernel, newcomer(&stage, slow).await?))
     };
     let ((), looked) = tokio::join!(speaking, looking);
-    let (newcomer, memory, kernel) = looked?;
+    let (memory, kernel, newcomer) = looked?;
 
     let mut late = Histogram::<u64>::new(3)?;
     while let Some(reader) = tokio::time::timeout(STEP, readers.join_next()).await? {
@@ -203,7 +212,7 @@ async fn watched(database: &Database, shape: &Shape, slow: usize) -> anyhow::Res
             "a quick viewer stands at {}",
             reader.due()
         );
-        for lateness in reader.lateness.iter().skip(WARM) {
+        for lateness in reader.lateness.iter().skip(before + WARM) {
             late.record(lateness.as_micros() as u64)?;
         }
     }
@@ -233,6 +242,7 @@ async fn watched(database: &Database, shape: &Shape, slow: usize) -> anyhow::Res
         p50: ms(0.5),
         p99: ms(0.99),
         memory,
+        left: idle.saturating_sub(fresh) as f64,
         kernel,
         sources,
         ended_slow,
