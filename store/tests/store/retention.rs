@@ -49,7 +49,7 @@ async fn only_what_is_over_quiet_and_free_expires() {
     let hold = async |hold| store.db.set_hold(&held, hold, "admin").await.unwrap();
     assert_eq!(hold(Hold::Held).await, HoldSet::Changed);
     assert_eq!(hold(Hold::Held).await, HoldSet::Same);
-    assert_eq!(expired(&store.db).await, [old.clone()]);
+    assert_eq!(expired(&store.db).await, std::slice::from_ref(&old));
     for (session, result) in [
         (&held, Delete::LegalHold),
         (&young, Delete::Live),
@@ -182,7 +182,7 @@ async fn a_workspace_that_is_being_deleted_takes_no_session() {
     let kept = store.db.kept_workspaces().await.unwrap();
     assert!(kept[0].policy.as_ref().unwrap().deleting_since.is_some());
     let active = store.db.wind_down(&workspace(), 10).await.unwrap();
-    assert_eq!(active, [running.clone()]);
+    assert_eq!(active, std::slice::from_ref(&running));
     // not before its last session is gone
     store.db.end_workspace_deletion(&workspace()).await.unwrap();
     assert!(
