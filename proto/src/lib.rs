@@ -16,6 +16,7 @@ pub mod session;
 pub mod sse;
 pub mod ticket;
 pub mod time;
+pub mod trace;
 pub mod transcript;
 pub mod ui_stream;
 
