@@ -8,30 +8,36 @@ use axum::Router;
 use axum::extract::State;
 use axum::response::IntoResponse;
 use axum::routing::get;
-use bex_proto::Chain;
-use bex_store::Db;
+use bex_store::{Db, Readiness};
 use bex_tls::ClientTls;
 use http::{StatusCode, header};
 
 use crate::metrics::Metrics;
 
-/// Time for the store's answer to a probe: below the usual probe's own second or two of patience.
-const READY_TIMEOUT: Duration = Duration::from_secs(1);
+/// Time for the store's answer to a scrape.
+const BACKLOG_TIMEOUT: Duration = Duration::from_secs(1);
 const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// What the probes look at.
 pub struct Admin {
     db: Db,
+    readiness: Readiness,
     metrics: Arc<Metrics>,
     exec_tls: Option<Arc<ClientTls>>,
     draining: AtomicBool,
 }
 
 impl Admin {
-    /// Ready as long as the store answers.
-    pub fn new(db: Db, metrics: Arc<Metrics>, exec_tls: Option<Arc<ClientTls>>) -> Self {
+    /// Ready as long as `readiness` says so.
+    pub fn new(
+        db: Db,
+        readiness: Readiness,
+        metrics: Arc<Metrics>,
+        exec_tls: Option<Arc<ClientTls>>,
+    ) -> Self {
         Self {
             db,
+            readiness,
             metrics,
             exec_tls,
             draining: AtomicBool::new(false),
@@ -53,26 +59,19 @@ pub fn router(admin: Arc<Admin>) -> Router {
         .with_state(admin)
 }
 
-async fn ready(State(admin): State<Arc<Admin>>) -> (StatusCode, &'static str) {
+async fn ready(State(admin): State<Arc<Admin>>) -> (StatusCode, String) {
     if admin.draining.load(Ordering::Relaxed) {
-        return (StatusCode::SERVICE_UNAVAILABLE, "draining\n");
+        return (StatusCode::SERVICE_UNAVAILABLE, "draining\n".to_owned());
     }
-    match tokio::time::timeout(READY_TIMEOUT, admin.db.ping()).await {
-        Ok(Ok(())) => return (StatusCode::OK, "ready\n"),
-        Ok(Err(error)) => {
-            tracing::warn!(error = %Chain(&error), "not ready: the store does not answer")
-        }
-        Err(_) => tracing::warn!("not ready: the store does not answer in time"),
+    match admin.readiness.check().await {
+        Ok(()) => (StatusCode::OK, "ready\n".to_owned()),
+        Err(unready) => (StatusCode::SERVICE_UNAVAILABLE, format!("{unready}\n")),
     }
-    (
-        StatusCode::SERVICE_UNAVAILABLE,
-        "the store does not answer\n",
-    )
 }
 
 /// A store that does not answer leaves the outbox at its last figures; `/readyz` tells of it.
 async fn metrics(State(admin): State<Arc<Admin>>) -> impl IntoResponse {
-    let backlog = tokio::time::timeout(READY_TIMEOUT, admin.db.dispatch_backlog()).await;
+    let backlog = tokio::time::timeout(BACKLOG_TIMEOUT, admin.db.dispatch_backlog()).await;
     if let Ok(Ok(backlog)) = backlog {
         admin.metrics.levels.set_outbox(backlog);
     }

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use bex_proto::ticket::KeyRing;
 use bex_store::DbConfig;
+use bex_telemetry::Collector;
 use bex_tls::ClientFiles;
 
 use crate::auth::{ClaimNames, Endpoint, ServiceTokens};
@@ -56,6 +57,8 @@ pub struct Config {
     pub proof: Option<ProofRing>,
     /// Days that sessions and audit rows are kept where a workspace says nothing; 0: for ever.
     pub retention_days: u32,
+    /// Where spans are sent, by a program that was built for it.
+    pub collector: Option<Collector>,
 }
 
 /// Where the gateway takes exec calls.

@@ -22,6 +22,7 @@ use bex_store::StoreError;
 use bex_store::dispatch::{Delivery, DispatchClaim, Step};
 use bex_store::listen::Event;
 use bex_store::wake::Channel;
+use bex_telemetry::{Attribute, Span};
 use futures::future::BoxFuture;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, timeout};
@@ -174,7 +175,8 @@ impl Dispatcher {
             Ok(claims) => {
                 self.deps.metrics.ticked(TickResult::Ok);
                 for claim in claims {
-                    dispatches.spawn(Arc::clone(self).work(claim));
+                    let (dispatcher, span) = (Arc::clone(self), Span::of(&claim.session));
+                    dispatches.spawn(async move { span.hold(dispatcher.work(claim, span)).await });
                 }
             }
             Err(error) => {
@@ -184,7 +186,7 @@ impl Dispatcher {
         }
     }
 
-    async fn work(self: Arc<Self>, claim: DispatchClaim) {
+    async fn work(self: Arc<Self>, claim: DispatchClaim, span: Span) {
         // a store that does not answer has not said that the claim is lost; every step names its fence anyway
         let renew = || -> BoxFuture<'_, bool> {
             Box::pin(async { self.deps.db.renew_dispatch(&claim).await.unwrap_or(true) })
@@ -199,6 +201,13 @@ impl Dispatcher {
         };
         let result = *ended.as_ref().unwrap_or(&DispatchResult::Error);
         self.deps.metrics.ended(result);
+        let attributes: [Attribute<'_>; 4] = [
+            ("bex.session", &claim.session),
+            ("bex.turn", &claim.turn),
+            ("bex.attempt", &claim.attempts),
+            ("bex.result", &result.as_str()),
+        ];
+        span.end("dispatch", &attributes);
         if let Err(error) = ended {
             tracing::warn!(session = %claim.session, turn = %claim.turn, error = %Chain(&error), "a dispatch failed");
             if let Err(error) = self

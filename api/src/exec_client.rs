@@ -13,10 +13,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bex_proto::exec::{self, ExecCode, Operation};
 use bex_proto::ticket::{COMPLETER_SUBJECT, ExecClaims, KeyRing, random_jti};
+use bex_proto::trace::TRACE_HEADER;
 use bex_proto::transcript::sha256_hex;
 use bex_proto::{Chain, Generation, SessionId, TurnNo, WorkspaceId, limits};
 use bex_store::sandboxes::SandboxRow;
 use bex_store::sessions::SessionRow;
+use bex_telemetry::Span;
 use bex_tls::ClientTls;
 use bytes::Bytes;
 use http::{Method, Request, StatusCode, Uri};
@@ -181,8 +183,12 @@ impl ExecClient {
         argv: Vec<String>,
         stdin: Option<String>,
     ) -> Result<Incoming, ExecFailure> {
-        self.call(target, subject, &Operation::Run { argv, stdin })
-            .await
+        let span = Span::of(&target.session);
+        let operation = Operation::Run { argv, stdin };
+        let answer = self.call(target, subject, &operation, &span).await;
+        // until its first frame: the rest is the caller's to read
+        ended(span, &operation, answer.as_ref().err());
+        answer
     }
 
     async fn call(
@@ -190,6 +196,7 @@ impl ExecClient {
         target: &ExecTarget,
         subject: &str,
         operation: &Operation,
+        span: &Span,
     ) -> Result<Incoming, ExecFailure> {
         let body = serde_json::to_vec(operation)
             .expect("an operation is plain data and always serialises");
@@ -213,6 +220,7 @@ impl ExecClient {
             .method(Method::POST)
             .uri(self.url.clone())
             .header(exec::TICKET_HEADER, claims.sign(&self.ring))
+            .header(TRACE_HEADER, span.context().to_string())
             .header(http::header::CONTENT_TYPE, "application/json")
             .body(Full::new(Bytes::from(body)))
             .expect("a parsed URL and fixed headers make a request");
@@ -228,24 +236,37 @@ impl ExecClient {
     }
 
     async fn command(&self, target: &ExecTarget, operation: Operation) -> Result<(), ExecFailure> {
+        let span = Span::of(&target.session);
         let call = async {
-            let body = self.call(target, COMPLETER_SUBJECT, &operation).await?;
-            answer::read(body).await.end
+            let call = self.call(target, COMPLETER_SUBJECT, &operation, &span);
+            answer::read(call.await?).await.end
         };
-        tokio::time::timeout(limits::DRIVER_CALL_TIMEOUT, call)
+        let end = tokio::time::timeout(limits::DRIVER_CALL_TIMEOUT, call)
             .await
-            .unwrap_or(Err(ExecFailure::Timeout))
+            .unwrap_or(Err(ExecFailure::Timeout));
+        ended(span, &operation, end.as_ref().err());
+        end
     }
 
     async fn read(&self, target: &ExecTarget, operation: Operation) -> ReadAnswer {
         let deadline = tokio::time::Instant::now() + limits::EXEC_READ_TIMEOUT;
-        let call = self.call(target, COMPLETER_SUBJECT, &operation);
-        match tokio::time::timeout_at(deadline, call).await {
+        let span = Span::of(&target.session);
+        let call = self.call(target, COMPLETER_SUBJECT, &operation, &span);
+        let answer = match tokio::time::timeout_at(deadline, call).await {
             Ok(Ok(body)) => answer::read_until(body, deadline).await,
             Ok(Err(failure)) => ReadAnswer::failed(failure),
             Err(_) => ReadAnswer::failed(ExecFailure::Timeout),
-        }
+        };
+        ended(span, &operation, answer.end.as_ref().err());
+        answer
     }
+}
+
+/// The call's span, by its operation.
+fn ended(span: Span, operation: &Operation, failure: Option<&ExecFailure>) {
+    let result = failure.map_or_else(|| "ok".to_owned(), ToString::to_string);
+    let op = operation.name().as_str();
+    span.end("exec.call", &[("bex.op", &op), ("bex.result", &result)]);
 }
 
 #[async_trait]

@@ -10,16 +10,27 @@ use bex_store::{Db, StoreError};
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
+use crate::metrics::{HousekeepingMetrics, TickResult};
+
 const EVERY: Duration = Duration::from_secs(60);
 
 /// Sweeps until cancelled.
-pub async fn run(db: Db, driver_keys: KeyRing, cancel: CancellationToken) {
+pub async fn run(
+    db: Db,
+    driver_keys: KeyRing,
+    metrics: HousekeepingMetrics,
+    cancel: CancellationToken,
+) {
     let mut every = interval(EVERY);
     every.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while cancel.run_until_cancelled(every.tick()).await.is_some() {
-        let swept = cancel.run_until_cancelled(sweep(&db, &driver_keys)).await;
-        if let Some(Err(error)) = swept {
-            tracing::warn!(error = %Chain(&error), "housekeeping failed");
+        match cancel.run_until_cancelled(sweep(&db, &driver_keys)).await {
+            Some(Ok(())) => metrics.ticked(TickResult::Ok),
+            Some(Err(error)) => {
+                metrics.ticked(TickResult::Error);
+                tracing::warn!(error = %Chain(&error), "housekeeping failed");
+            }
+            None => {}
         }
     }
 }

@@ -2,15 +2,18 @@
 
 mod completer;
 mod dispatch;
+mod housekeeping;
 mod http;
 mod levels;
 mod oidc;
 
+use bex_telemetry::SpanMetrics;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 
 pub use completer::{CompleterMetrics, RoundResult, TickResult, VerdictLabels};
 pub use dispatch::{DispatchMetrics, DispatchResult};
+pub use housekeeping::HousekeepingMetrics;
 pub use http::{ConnectionGuard, HttpMetrics, ListenerLabel, RequestLabels};
 pub use levels::LevelsMetrics;
 pub use oidc::OidcMetrics;
@@ -27,6 +30,10 @@ pub struct Metrics {
     pub completer: CompleterMetrics,
     /// Sandboxes made, turns delivered.
     pub dispatch: DispatchMetrics,
+    /// What has expired is forgotten.
+    pub housekeeping: HousekeepingMetrics,
+    /// Spans of traces.
+    pub spans: SpanMetrics,
     /// What is looked up at every scrape.
     pub levels: LevelsMetrics,
 }
@@ -39,6 +46,8 @@ impl Default for Metrics {
             oidc: OidcMetrics::register(&mut registry),
             completer: CompleterMetrics::register(&mut registry),
             dispatch: DispatchMetrics::register(&mut registry),
+            housekeeping: HousekeepingMetrics::register(&mut registry),
+            spans: SpanMetrics::register(&mut registry),
             levels: LevelsMetrics::register(&mut registry),
             registry,
         }

@@ -9,7 +9,8 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use bex_proto::limits;
 use bex_store::listen::{Listener, Source};
-use bex_store::{Db, Role, check_schema, preflight};
+use bex_store::{Db, Readiness, Role, check_schema, preflight};
+use bex_telemetry::SpanExporter;
 use bex_tls::ClientTls;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -63,9 +64,12 @@ pub async fn serve(config: Config) -> anyhow::Result<()> {
     let exec_tls = exec_tls.map(Arc::new);
     let admin = Arc::new(Admin::new(
         db.clone(),
+        Readiness::new(db.clone(), Role::Api, &config.keys.driver),
         Arc::clone(&metrics),
         exec_tls.clone(),
     ));
+    let collector = config.collector.clone();
+    let spans = SpanExporter::start(collector, "bex-api", metrics.spans.clone());
     let (stop_rest, stop_loops, stop_admin) = (
         CancellationToken::new(),
         CancellationToken::new(),
@@ -106,6 +110,7 @@ pub async fn serve(config: Config) -> anyhow::Result<()> {
     {
         tracing::warn!(late = loops.len(), "loops did not stop in time");
     }
+    spans.finish().await;
     stop_admin.cancel();
     admin_task.await?;
     db.close();
@@ -158,6 +163,7 @@ async fn start_loops(
     loops.spawn(housekeeping::run(
         db.clone(),
         config.keys.driver,
+        metrics.housekeeping.clone(),
         stop.clone(),
     ));
     let proof = config.proof.map(Arc::new);

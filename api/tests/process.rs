@@ -288,3 +288,49 @@ fn it_serves_is_ready_and_ends_well() {
         "{log}"
     );
 }
+
+#[tokio::test]
+async fn a_table_lost_after_the_start_is_named_and_a_probe_costs_no_statement() {
+    let (dir, database) = (tempfile::tempdir().unwrap(), database());
+    assert_eq!(migrate(&database.url).status.code(), Some(0));
+    let running = Running::start(serve(dir.path(), &database.url));
+    let ready = |answer: &str| answer.starts_with("HTTP/1.1 200");
+    assert!(ready(&running.get(running.admin, "/readyz")));
+    database
+        .sql("ALTER TABLE deletions RENAME TO away")
+        .unwrap();
+    // what was seen a moment ago stands
+    for _ in 0..50 {
+        assert!(ready(&running.get(running.admin, "/readyz")));
+    }
+    let until = Instant::now() + PATIENCE;
+    let mut answer = running.get(running.admin, "/readyz");
+    while ready(&answer) {
+        assert!(Instant::now() < until, "it is ready for ever");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        answer = running.get(running.admin, "/readyz");
+    }
+    assert!(
+        answer.contains("503") && answer.contains("deletions:SELECT"),
+        "{answer}"
+    );
+}
+
+/// A ring that lost a key in use stops a roll-out at its first process.
+#[test]
+fn a_ring_without_a_living_sandboxs_key_is_not_ready() {
+    let (dir, database) = (tempfile::tempdir().unwrap(), database());
+    assert_eq!(migrate(&database.url).status.code(), Some(0));
+    database
+        .sql(
+            "SET session_replication_role = replica; \
+             INSERT INTO sandboxes \
+                 (session_id, generation, first_turn, turn, kind, namespace, pod, container, legacy, driver_kid, state) \
+             VALUES ('ags-aaaaaaaaaaaaaaaaaaaa', 1, 1, 1, 'local', 'n', 'p', 'c', false, 'gone-key', 'creating')",
+        )
+        .unwrap();
+    let running = Running::start(serve(dir.path(), &database.url));
+    let answer = running.get(running.admin, "/readyz");
+    assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
+    assert!(answer.contains("key ring: gone-key missing"), "{answer}");
+}

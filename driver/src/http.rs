@@ -10,6 +10,7 @@ use bex_proto::driver::{GRANT_HEADER, PROOF_HEADER, StopRequest, TurnRequest};
 use bex_proto::ids::TurnNo;
 use bex_proto::limits;
 use bex_proto::ticket::{DriverGrant, DriverOp, turn_digest};
+use bex_proto::trace::{TRACE_HEADER, TraceContext};
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::combinators::UnsyncBoxBody;
@@ -18,7 +19,7 @@ use hyper::body::Incoming;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use tokio::time::timeout;
-use tracing::{debug, warn};
+use tracing::{Span, debug, info_span, warn};
 
 pub use grants::{GrantFault, Grants};
 
@@ -80,6 +81,7 @@ impl Service {
             Ok(grant) => grant,
             Err(fault) => return refused(fault),
         };
+        let log = trace_of(&request);
         let work = match self.read(request, op).await {
             Ok(work) => work,
             Err(refusal) => return self.proved(&grant, refusal.into_response()),
@@ -90,8 +92,9 @@ impl Service {
         if let Err(fault) = self.grants.spend(&grant) {
             return refused(fault);
         }
-        let response = self
-            .work(work)
+        // also a turn's whole work is logged with the trace that delivered it
+        let response = log
+            .in_scope(|| self.work(work))
             .unwrap_or_else(|refusal| refusal.into_response());
         self.proved(&grant, response)
     }
@@ -226,6 +229,17 @@ async fn read_json<T: DeserializeOwned>(request: Request<Incoming>) -> Result<T,
 
 fn whole(bytes: impl Into<Bytes>) -> Body {
     Full::new(bytes.into()).boxed_unsync()
+}
+
+/// What log lines of a request say of its trace.
+fn trace_of(request: &Request<Incoming>) -> Span {
+    let value = request.headers().get(TRACE_HEADER);
+    value
+        .and_then(|value| TraceContext::parse(value.to_str().ok()?))
+        .map_or_else(
+            Span::none,
+            |context| info_span!("trace", trace_id = %context.trace),
+        )
 }
 
 fn text(status: StatusCode, text: &'static str) -> Response<Body> {

@@ -17,7 +17,7 @@ use futures::FutureExt;
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
-use tracing::{error, info, warn};
+use tracing::{Instrument, error, info, warn};
 
 use crate::agent::{self, Agent, Outcome, Prompt, StopSignal};
 use crate::bounds::TERMINATE_TIMEOUT;
@@ -169,8 +169,11 @@ impl Turns {
         self.begun.send_replace(Some(turn));
         info!(%turn, "turn begins");
         let sink = TurnSink::new(turn, self.profile.secrets.clone(), log, Arc::clone(&tail));
-        self.tasks
-            .spawn(Arc::clone(self).speak(prompt, sink, tail, stop));
+        self.tasks.spawn(
+            Arc::clone(self)
+                .speak(prompt, sink, tail, stop)
+                .in_current_span(),
+        );
         Ok(Begun::Started)
     }
 

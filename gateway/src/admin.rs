@@ -2,20 +2,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
-use bex_proto::Chain;
 use bex_proto::problem::{Code, Problem};
-use bex_store::check_schema;
-use bex_store::pool::Db;
+use bex_store::{Readiness, Unready};
 use http::{HeaderValue, Method, Request, Response, header};
-use tracing::warn;
 
 use crate::metrics::Metrics;
 use crate::serve::{self, ResponseBody};
 
-/// Time for the database's answer to a probe: below the usual probe's own second or two of patience.
-pub const READY_TIMEOUT: Duration = Duration::from_secs(1);
 /// Content type of the metrics text.
 const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -37,16 +31,16 @@ impl Draining {
 /// The admin listener.
 #[derive(Debug)]
 pub struct Admin {
-    db: Db,
+    readiness: Readiness,
     metrics: Arc<Metrics>,
     draining: Draining,
 }
 
 impl Admin {
-    /// Probes `db`, shows `metrics`.
-    pub fn new(db: Db, metrics: Arc<Metrics>, draining: Draining) -> Self {
+    /// Asks `readiness`, shows `metrics`.
+    pub fn new(readiness: Readiness, metrics: Arc<Metrics>, draining: Draining) -> Self {
         Self {
-            db,
+            readiness,
             metrics,
             draining,
         }
@@ -59,32 +53,27 @@ impl Admin {
         }
         match request.uri().path() {
             "/healthz" => text("ok\n".to_owned(), "text/plain"),
-            "/readyz" => match self.readiness().await {
-                Ok(()) => text("ready\n".to_owned(), "text/plain"),
-                Err(code) => refusal(code),
-            },
+            "/readyz" => self.ready().await,
             "/metrics" => text(self.metrics.text(), METRICS_TYPE),
             _ => refusal(Code::NotFound),
         }
     }
 
-    /// The database answers and has the schema this release needs.
-    async fn readiness(&self) -> Result<(), Code> {
+    async fn ready(&self) -> Response<ResponseBody> {
         if self.draining.has_begun() {
-            return Err(Code::Draining);
+            return refusal(Code::Draining);
         }
-        match tokio::time::timeout(READY_TIMEOUT, check_schema(&self.db)).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => {
-                warn!(error = %Chain(&error), "not ready");
-                Err(Code::Unavailable)
-            }
-            Err(_) => {
-                warn!("not ready: the database does not answer in time");
-                Err(Code::Unavailable)
-            }
+        match self.readiness.check().await {
+            Ok(()) => text("ready\n".to_owned(), "text/plain"),
+            Err(unready) => not_ready(&unready),
         }
     }
+}
+
+/// With the name of what is missing.
+fn not_ready(unready: &Unready) -> Response<ResponseBody> {
+    let problem = Problem::new(Code::Unavailable).detail(unready.to_string());
+    serve::problem(Code::Unavailable, &problem)
 }
 
 fn text(text: String, content_type: &'static str) -> Response<ResponseBody> {

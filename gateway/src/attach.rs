@@ -12,6 +12,7 @@ pub mod cursor;
 mod events;
 mod forwarded;
 pub mod limiter;
+mod phases;
 pub mod plan;
 pub mod post;
 pub mod pull;
@@ -31,6 +32,7 @@ use bex_proto::{Chain, limits};
 use bex_store::audit::StreamAuditId;
 use bex_store::listen::{Listener, Source as NoticeSource};
 use bex_store::{ConfigError, Db};
+use bex_telemetry::Span;
 use futures::stream;
 use http::{Method, Request, Response, StatusCode};
 use http_body::Body;
@@ -50,6 +52,7 @@ use answer::{bare, refusal, session_of, stream_headers};
 use cors::Cors;
 use cursor::{Density, Wish};
 use limiter::Limiter;
+use phases::Phases;
 use plan::{Plan, Planned};
 use replay::{Pages, ReplayBudget};
 use revocation::Streams;
@@ -284,6 +287,8 @@ impl Attach {
             now: Timestamp::now(),
         };
         let claims = admission::ticket(keys, &asked)?;
+        let whole = Span::asked(&claims.ses, None);
+        let (admission, caller) = (whole.part(), bex_telemetry::asked_by(request.headers()));
         let wish = match action {
             AttachAction::Read => {
                 Wish::read(request.headers(), request.uri()).map_err(|_| Code::InvalidCursor)?
@@ -306,7 +311,11 @@ impl Attach {
         )
         .await?;
         match planned {
-            Planned::Show(plan) => Ok(self.open(plan, wish, admitted, audit)),
+            Planned::Show(plan) => {
+                let session = &admitted.claims.ses;
+                let phases = Phases::admitted(whole, admission, session, caller);
+                Ok(self.open(plan, wish, admitted, audit, phases))
+            }
             Planned::Nothing => {
                 self.metrics.stream_ended(NOTHING_NEW);
                 close_audit(&self.db, audit, NOTHING_NEW).await;
@@ -321,6 +330,7 @@ impl Attach {
         wish: Wish,
         admitted: Admitted,
         audit: StreamAuditId,
+        phases: Phases,
     ) -> Response<ResponseBody> {
         let Admitted {
             claims,
@@ -336,7 +346,10 @@ impl Attach {
             permit,
             Counted::new(self.metrics.streams.clone()),
         ));
-        let viewer = self.viewer(&plan, wish, claims, out);
+        let viewer = Viewer {
+            phases,
+            ..self.viewer(&plan, wish, claims, out)
+        };
         let (db, cut, metrics) = (self.db.clone(), self.cut.clone(), self.metrics.clone());
         self.viewers.spawn(async move {
             let word = tokio::select! {
@@ -354,6 +367,7 @@ impl Attach {
     }
 
     fn viewer(&self, plan: &Plan, wish: Wish, claims: AttachClaims, out: body::Out) -> Viewer {
+        let phases = Phases::of(Span::asked(&claims.ses, None));
         Viewer {
             db: self.db.clone(),
             hub: Arc::clone(&self.hub),
@@ -369,6 +383,7 @@ impl Attach {
             silence: None,
             opened: viewer::Opened::default(),
             begun_at: Instant::now(),
+            phases,
         }
     }
 }

@@ -13,6 +13,7 @@ use bex_proto::launch::{POD_DRIVER_BIN, POD_DRIVER_DIR};
 use bex_proto::ticket::KeyRing;
 use bex_store::config::DbConfig;
 use bex_store::pool::Db;
+use bex_telemetry::Collector;
 use bex_tls::ServerFiles;
 
 use crate::hub::TeeMode;
@@ -60,6 +61,8 @@ pub struct Config {
     pub sandboxes: Sandboxes,
     /// `BEX_TEE`.
     pub tee: TeeMode,
+    /// `BEX_OTLP_URL`: where spans are sent, by a program that was built for it.
+    pub collector: Option<Collector>,
 }
 
 /// Where sandboxes are.
@@ -117,6 +120,7 @@ impl Config {
             "off" => Ok(TeeMode::Off),
             _ => Err("must be on or off"),
         });
+        let collector = reader.parsed("BEX_OTLP_URL", Collector::parse);
         reader.finish(move || {
             Some(Self {
                 attach_listen: attach_listen?,
@@ -132,6 +136,7 @@ impl Config {
                 trusted_proxies,
                 sandboxes: sandboxes?,
                 tee: tee.unwrap_or(TeeMode::On),
+                collector,
             })
         })
     }

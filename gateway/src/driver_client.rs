@@ -19,6 +19,7 @@ use bex_proto::driver::{DriverKey, GRANT_HEADER, PROOF_HEADER, StopRequest, Turn
 use bex_proto::ids::PartIndex;
 use bex_proto::limits;
 use bex_proto::ticket::{DriverGrant, DriverOp, KeyRing, random_jti, turn_digest};
+use bex_proto::trace::TRACE_HEADER;
 use bytes::Bytes;
 use http::{Method, Request, Response, header};
 use http_body_util::Full;
@@ -197,6 +198,9 @@ impl DriverConnection {
             .header(header::HOST, &self.authority);
         if !call.body.is_empty() {
             request = request.header(header::CONTENT_TYPE, "application/json");
+        }
+        if let Some(context) = bex_telemetry::current() {
+            request = request.header(TRACE_HEADER, context.to_string());
         }
         let jti = random_jti();
         if let Some(key) = &self.key {

@@ -21,6 +21,7 @@ use bex_proto::exec::{ExecCode, Operation};
 use bex_proto::problem::Code;
 use bex_proto::ticket::KeyRing;
 use bex_proto::{Chain, limits};
+use bex_telemetry::Attribute;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use tokio::sync::Semaphore;
@@ -135,6 +136,11 @@ impl Exec {
                 return refusal.response();
             }
         };
+        let span = admitted.span;
+        span.hold(self.perform(admitted)).await
+    }
+
+    async fn perform(self: Arc<Self>, admitted: Admitted) -> Response<ResponseBody> {
         let located = match self.find(&admitted).await {
             Ok(located) => located,
             Err(refusal) => {
@@ -212,6 +218,13 @@ impl Exec {
             result,
             "exec operation ended"
         );
+        let attributes: [Attribute<'_>; 4] = [
+            ("bex.session", &admitted.session),
+            ("bex.generation", &admitted.claims.generation),
+            ("bex.op", &op),
+            ("bex.result", &result),
+        ];
+        admitted.span.end("exec", &attributes);
     }
 
     fn deadline(&self, admitted: &Admitted) -> Instant {

@@ -8,6 +8,7 @@ pub use attach::{Appended, AttachMetrics, HubMetrics, ResultLabel};
 pub use exec::{ExecLabels, ExecMetrics, OpLabel};
 pub use levels::Level;
 
+use bex_telemetry::SpanMetrics;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -25,6 +26,8 @@ pub struct Metrics {
     pub exec: ExecMetrics,
     /// The accept loops.
     pub serve: ServeMetrics,
+    /// Spans of traces.
+    pub spans: SpanMetrics,
 }
 
 /// What the accept loops hold.
@@ -83,11 +86,13 @@ impl Metrics {
         let attach = AttachMetrics::register(&mut registry);
         let exec = ExecMetrics::register(&mut registry);
         let serve = ServeMetrics::register(&mut registry);
+        let spans = SpanMetrics::register(&mut registry);
         Self {
             registry,
             attach,
             exec,
             serve,
+            spans,
         }
     }
 

@@ -8,7 +8,8 @@ use bex_proto::ids::random_id;
 use bex_store::listen::Source as NoticeSource;
 use bex_store::migrate::SchemaError;
 use bex_store::pool::Db;
-use bex_store::{ConfigError, Role, StoreError, check_schema, preflight};
+use bex_store::{ConfigError, Readiness, Role, StoreError, check_schema, preflight};
+use bex_telemetry::SpanExporter;
 use bex_tls::{ServerTls, TlsError};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::net::TcpListener;
@@ -96,7 +97,9 @@ pub async fn run(config: Config) -> Result<(), RunError> {
     let addresses = ports.addresses()?;
     let draining = Draining::default();
     let targets = targets(config.sandboxes.clone()).await?;
+    let collector = config.collector.clone();
     let (parts, metrics) = Parts::build(config, targets, &db, &draining)?;
+    let spans = SpanExporter::start(collector, "bex-gateway", metrics.spans.clone());
     let serving = parts.serve(ports, &metrics);
     let [attach, exec, admin] = addresses;
     info!(%attach, %exec, %admin, "the gateway serves");
@@ -108,6 +111,7 @@ pub async fn run(config: Config) -> Result<(), RunError> {
     info!("shutting down");
     draining.begin();
     parts.drain(serving).await;
+    spans.finish().await;
     db.close();
     info!("ended");
     end
@@ -160,6 +164,7 @@ impl Parts {
         let exec_tls = config.exec_tls.map(ServerTls::open).transpose();
         let exec_tls = exec_tls.map_err(RunError::ExecTls)?.map(Arc::new);
         let driver_keys = Arc::new(config.driver_keys);
+        let readiness = Readiness::new(db.clone(), Role::Gateway, &driver_keys);
         let instance = random_id("gwy");
         info!(instance, "this process in audit rows");
         let attach = Attach::new(AttachDeps {
@@ -207,7 +212,7 @@ impl Parts {
             exec: Arc::new(exec),
             exec_tls,
             admin: Arc::new(Admin::new(
-                db.clone(),
+                readiness,
                 Arc::clone(&metrics),
                 draining.clone(),
             )),

@@ -4,6 +4,7 @@ use bex_proto::session::{FailureReason, Phase};
 use bex_store::leases::Lease;
 use bex_store::settle::{Cause, Legacy, SandboxAfter, Settle, Settled};
 use bex_store::{StoreError, turns::TurnRow};
+use bex_telemetry::{Attribute, Span};
 
 use super::Completer;
 use super::decide::Known;
@@ -47,6 +48,7 @@ impl Completer {
             sandbox: ending.sandbox,
             failure,
         };
+        let span = Span::of(&lease.session);
         let settled = self.deps.db.settle(lease, &settle).await?;
         match settled {
             Settled::Now {
@@ -55,9 +57,17 @@ impl Completer {
                 phase,
             } => {
                 self.deps.metrics.settled(verdict, reason);
+                let word = reason.map_or("none", |reason| reason.as_str());
+                let attributes: [Attribute<'_>; 4] = [
+                    ("bex.session", &lease.session),
+                    ("bex.turn", &turn.turn),
+                    ("bex.verdict", &verdict),
+                    ("bex.reason", &word),
+                ];
+                span.end("settle", &attributes);
                 let failure = failure.filter(|_| phase == Phase::Failed);
                 tracing::info!(
-                    session = %lease.session, turn = %turn.turn, %verdict, reason = reason.map(|r| r.as_str()), %phase,
+                    session = %lease.session, turn = %turn.turn, trace_id = %span.context().trace, %verdict, reason = reason.map(|r| r.as_str()), %phase,
                     failure = failure.map(FailureReason::as_str), cause = ?ending.cause, "turn settled"
                 );
             }

@@ -12,6 +12,7 @@ use std::time::Duration;
 use bex_proto::limits;
 use bex_proto::ticket::KeyRing;
 use bex_store::{Db, DbConfig};
+use bex_telemetry::Collector;
 
 use super::{Config, ConfigFault, Keys, LocalSandboxes, SandboxKind, ServeArgs, Timings};
 use crate::auth::ServiceTokens;
@@ -89,6 +90,11 @@ pub(super) fn config(args: &ServeArgs) -> Result<Config, Vec<ConfigFault>> {
         }
     };
 
+    let collector = match args.otlp_url.as_deref().map(str::trim) {
+        None | Some("") => None,
+        Some(url) => faults.keep("BEX_OTLP_URL", Collector::parse(url)),
+    };
+
     let built = (|| {
         Some(Config {
             listen: listen?,
@@ -106,6 +112,7 @@ pub(super) fn config(args: &ServeArgs) -> Result<Config, Vec<ConfigFault>> {
             live_limit: live_limit?,
             proof: proof.flatten(),
             retention_days: retention_days?,
+            collector,
         })
     })();
     match built {

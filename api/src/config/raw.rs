@@ -127,6 +127,9 @@ pub struct ServeArgs {
     /// Live sessions of one workspace
     #[arg(long, env = "BEX_LIVE_LIMIT")]
     pub live_limit: Option<String>,
+    /// An OTLP collector that spans are sent to, `http://host:4318/v1/traces`; needs a build with the feature otlp
+    #[arg(long, env = "BEX_OTLP_URL", hide_env_values = true)]
+    pub otlp_url: Option<String>,
 }
 
 /// What `bex-api verify` and `bex-api import` are told.

@@ -26,7 +26,8 @@ pub enum DispatchResult {
 }
 
 impl DispatchResult {
-    fn as_str(self) -> &'static str {
+    /// Its word.
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Delivered => "delivered",
             Self::Retried => "retried",

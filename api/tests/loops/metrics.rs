@@ -5,6 +5,8 @@ use std::sync::Arc;
 use axum::body::Body;
 use bex_api::admin::{Admin, router};
 use bex_proto::session::Verdict;
+use bex_proto::ticket::KeyRing;
+use bex_store::{Readiness, Role};
 use http_body_util::BodyExt;
 use tower::ServiceExt;
 
@@ -12,8 +14,10 @@ use crate::support::{Stack, T1, speaks};
 use crate::world::eventually;
 
 async fn scraped(stack: &Stack) -> String {
+    let ring = KeyRing::parse(&format!("k:{}", "ab".repeat(32))).expect("a ring");
     let admin = Arc::new(Admin::new(
         stack.db.clone(),
+        Readiness::new(stack.db.clone(), Role::Api, &ring),
         Arc::clone(&stack.metrics),
         None,
     ));

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use bex_proto::problem::CODE_HEADER;
 use bex_proto::ticket::ATTACH_HEADER;
+use bex_proto::trace::TRACE_HEADER;
 use http::header::{
     ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
     ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ORIGIN,
@@ -51,7 +52,9 @@ impl Cors {
         );
         headers.insert(
             ACCESS_CONTROL_ALLOW_HEADERS,
-            fixed(format!("{ATTACH_HEADER}, content-type, last-event-id")),
+            fixed(format!(
+                "{ATTACH_HEADER}, content-type, last-event-id, {TRACE_HEADER}"
+            )),
         );
         headers.insert(
             ACCESS_CONTROL_ALLOW_CREDENTIALS,

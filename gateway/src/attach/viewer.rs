@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::body::{Out, ViewerGone};
 use super::events;
+use super::phases::Phases;
 use super::plan::{Opening, Plan, Scope};
 use super::replay::Pages;
 use super::rooms::Seat;
@@ -117,6 +118,7 @@ pub(super) struct Viewer {
     pub(super) silence: Option<Silence>,
     pub(super) opened: Opened,
     pub(super) begun_at: Instant,
+    pub(super) phases: Phases,
 }
 
 /// What ends a stream from outside.
@@ -150,7 +152,9 @@ impl Viewer {
         let (parts, bytes) = self.out.counts();
         let (db, session) = (self.db.clone(), self.claims.ses.clone());
         // the body ends with its writing end; the audit row is nobody's reason to wait
+        let phases = self.phases;
         drop(self);
+        phases.end(&session, word, parts);
         if let Err(error) = Box::pin(db.close_stream_audit(audit, word, parts, bytes)).await {
             tracing::warn!(%session, error = %Chain(&error), "audit row of a stream stays open");
         }

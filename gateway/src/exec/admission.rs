@@ -11,6 +11,7 @@ use bex_proto::ticket::{COMPLETER_SUBJECT, ExecClaims, KeyRing, keep_nonce};
 use bex_proto::transcript::sha256_hex;
 use bex_proto::{SessionId, limits};
 use bex_store::tickets::Burn;
+use bex_telemetry::Span;
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
@@ -33,6 +34,8 @@ pub(super) struct Admitted {
     pub(super) seat: Seat,
     /// When it came.
     pub(super) since: Instant,
+    /// Of the session's trace, asked for by the api's span.
+    pub(super) span: Span,
 }
 
 /// Room for one operation; held until its process and its body are gone.
@@ -50,6 +53,7 @@ struct Held {
 impl Exec {
     pub(super) async fn admit(&self, request: Request<Incoming>) -> Result<Admitted, Refusal> {
         let since = Instant::now();
+        let asked_by = bex_telemetry::asked_by(request.headers());
         let ring = self
             .deps
             .exec_keys
@@ -67,6 +71,7 @@ impl Exec {
             Code::TicketInvalid,
             "The ticket names no session.",
         ))?;
+        let span = Span::asked(&session, asked_by);
         let seat = self.seat(claims.op)?;
         let body = read_body(request).await?;
         if sha256_hex(&body) != claims.body {
@@ -90,6 +95,7 @@ impl Exec {
             operation,
             seat,
             since,
+            span,
         })
     }
 

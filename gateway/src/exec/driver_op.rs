@@ -21,13 +21,13 @@ impl Exec {
             // its one turn was given at its creation, and it is stopped by deleting it
             return Err(ExecCode::Unsupported);
         }
-        let call = self.perform(admitted, located);
+        let call = self.ask(admitted, located);
         tokio::time::timeout_at(self.deadline(admitted), call)
             .await
             .unwrap_or(Err(ExecCode::ExecTimeout))
     }
 
-    async fn perform(&self, admitted: &Admitted, located: &Dialable) -> Result<(), ExecCode> {
+    async fn ask(&self, admitted: &Admitted, located: &Dialable) -> Result<(), ExecCode> {
         match &admitted.operation {
             Operation::Turn { turn, priming } => {
                 let generation = located.target.generation;

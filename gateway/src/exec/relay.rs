@@ -41,9 +41,9 @@ impl Exec {
     ) -> Response<ResponseBody> {
         let (queue, mut frames) = mpsc::channel(EXEC_ANSWER_FRAMES);
         let seat = admitted.seat.clone();
-        let exec = Arc::clone(self);
+        let (exec, span) = (Arc::clone(self), admitted.span);
         self.tasks
-            .spawn(async move { exec.run_relay(admitted, target, queue).await });
+            .spawn(async move { span.hold(exec.run_relay(admitted, target, queue)).await });
         match frames.recv().await {
             Some(Ok(first)) => answer::streamed(first, frames, seat),
             Some(Err(code)) => Refusal::from(code).response(),

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bex_proto::sse::Splitter;
 use bex_proto::{Chain, PartIndex};
+use bex_telemetry::Span;
 use futures::StreamExt;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
@@ -56,10 +57,15 @@ pub(super) async fn read(
         speech,
         tail,
     };
+    let span = Span::of(&speech.session);
     let end = tokio::select! {
-        end = reading.until_end() => end,
+        end = span.hold(reading.until_end()) => end,
         () = stop.cancelled() => SourceEnd::Drained,
     };
+    span.end(
+        "source",
+        &[("bex.turn", &speech.turn), ("bex.result", &end.as_str())],
+    );
     tracing::debug!(session = %speech.session, turn = %speech.turn, ?end, "source ended");
     tail.finish(end);
 }

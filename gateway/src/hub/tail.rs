@@ -36,6 +36,17 @@ pub enum SourceEnd {
 }
 
 impl SourceEnd {
+    /// Its word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Gone => "gone",
+            Self::Lost => "lost",
+            Self::Unnumbered => "unnumbered",
+            Self::Drained => "drained",
+        }
+    }
+
     /// Whether the driver may have more to say to a source that is begun after this one.
     pub fn may_be_begun_again(self) -> bool {
         matches!(self, Self::Lost | Self::Drained)

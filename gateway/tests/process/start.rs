@@ -111,13 +111,50 @@ async fn it_serves_says_so_and_ends_with_0() {
     database
         .sql("DELETE FROM schema_migrations WHERE version > 1")
         .expect("deleted");
-    let (status, answer) = get(admin, "/readyz");
-    assert_eq!(status, 503);
+    let answer = readiness(admin, 503).await;
     assert!(answer.contains("\"unavailable\""), "{answer}");
+    assert!(answer.contains("schema: version 1, "), "{answer}");
     assert_eq!(get(admin, "/healthz").0, 200);
 
     gateway.signal(Signal::SIGTERM);
     let (code, log) = gateway.end();
     assert_eq!(code, Some(0), "{log}");
     assert!(log.contains("\"ended\""), "{log}");
+}
+
+#[tokio::test]
+async fn a_grant_lost_after_the_start_is_named_until_it_is_back() {
+    let database = database().await;
+    let login = Login::new(&database);
+    let mut gateway = Gateway::start(gateway(&login.url()));
+    let admin = gateway.ready().admin;
+    assert_eq!(get(admin, "/readyz").0, 200);
+    database
+        .sql("REVOKE SELECT ON turns FROM bex_gateway")
+        .expect("revoked");
+    let answer = readiness(admin, 503).await;
+    assert!(answer.contains("grants: turns:SELECT missing"), "{answer}");
+    database
+        .sql("GRANT SELECT ON turns TO bex_gateway")
+        .expect("granted");
+    readiness(admin, 200).await;
+    gateway.signal(Signal::SIGTERM);
+    let (_, log) = gateway.end();
+    assert!(log.contains("turns:SELECT"), "{log}");
+}
+
+/// The first answer of this status: what was seen stands for some seconds.
+async fn readiness(admin: std::net::SocketAddr, wanted: u16) -> String {
+    let until = std::time::Instant::now() + PATIENCE;
+    loop {
+        let (status, answer) = get(admin, "/readyz");
+        if status == wanted {
+            return answer;
+        }
+        assert!(
+            std::time::Instant::now() < until,
+            "never {wanted}: {answer}"
+        );
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
 }

@@ -31,3 +31,4 @@ mod secrets;
 mod smoke;
 mod startup;
 mod tickets;
+mod traces;

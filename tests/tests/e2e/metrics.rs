@@ -18,8 +18,8 @@ use serde_json::Value;
 
 /// The sweep's first look is at once, a tick and a scrape are seconds: room for a busy machine.
 const SHOWN: Duration = Duration::from_secs(60);
-/// Shown only where the exec listener speaks TLS, which it does not on one machine.
-const WITH_EXEC_TLS: &str = "bex_gateway_exec_handshakes";
+/// Shown only where the exec listener speaks TLS: `exec_tls` looks at it by [`as_listed`].
+pub const WITH_EXEC_TLS: &str = "bex_gateway_exec_handshakes";
 
 /// A metric of the list.
 #[derive(Debug)]
@@ -116,19 +116,20 @@ async fn the_list_of_metrics_is_what_is_counted() {
         unknown.is_empty(),
         "shown and not in docs/metrics.md: {unknown:?}"
     );
-    for (name, kind) in &last.kinds {
-        assert_eq!(&listed[name].kind, kind, "{name}");
-    }
-    for (sample, labels) in &last.samples {
-        let name = metric_of(sample, &last.kinds);
-        let bounds = &listed[name].labels;
-        let names: Vec<_> = labels.keys().collect();
-        assert_eq!(names, bounds.keys().collect::<Vec<_>>(), "{name}");
-        for (label, value) in labels {
-            assert!(bounds[label].holds(value), "{name}: {label}={value}");
-        }
-    }
+    assert!(
+        !found.contains(WITH_EXEC_TLS),
+        "shown without TLS: it belongs to the others"
+    );
+    last.is_as(&listed);
     stack.stop().await.unwrap();
+}
+
+/// What `admin` shows is as the list says, and `name` is among it.
+pub async fn as_listed(admin: SocketAddr, name: &str) {
+    let mut scraped = Scraped::default();
+    scraped.add(&scrape(admin).await);
+    assert!(scraped.kinds.contains_key(name), "{name} is not shown");
+    scraped.is_as(&listed());
 }
 
 async fn scrape(admin: SocketAddr) -> String {
@@ -139,6 +140,25 @@ async fn scrape(admin: SocketAddr) -> String {
 }
 
 impl Scraped {
+    /// Kinds, labels and their values are the list's.
+    fn is_as(&self, listed: &BTreeMap<String, Listed>) {
+        for (name, kind) in &self.kinds {
+            let listed = listed
+                .get(name)
+                .unwrap_or_else(|| panic!("{name} is not in docs/metrics.md"));
+            assert_eq!(&listed.kind, kind, "{name}");
+        }
+        for (sample, labels) in &self.samples {
+            let name = metric_of(sample, &self.kinds);
+            let bounds = &listed[name].labels;
+            let names: Vec<_> = labels.keys().collect();
+            assert_eq!(names, bounds.keys().collect::<Vec<_>>(), "{name}");
+            for (label, value) in labels {
+                assert!(bounds[label].holds(value), "{name}: {label}={value}");
+            }
+        }
+    }
+
     fn add(&mut self, text: &str) {
         for line in text.lines() {
             if let Some(of) = line.strip_prefix("# TYPE ") {

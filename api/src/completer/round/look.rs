@@ -8,6 +8,7 @@ use bex_proto::session::Phase;
 use bex_proto::{SessionId, TurnNo};
 use bex_store::StoreError;
 use bex_store::settle::{Cause, Legacy, SandboxAfter};
+use bex_telemetry::{Attribute, Span};
 
 use super::super::Completer;
 use super::super::decide::{Driver, Known, Log, Seen, is_unclear};
@@ -23,6 +24,23 @@ use crate::sandbox::Look;
 const POISONED_ROUNDS: u32 = 5;
 /// Reads of an older driver's log after its end was seen, until nothing new comes.
 const LEGACY_READS: usize = 4;
+
+/// A harvest's span. A look that found nothing new is none: there is one every tick.
+fn tell(span: Span, work: &Work<'_>, harvested: &Result<Harvest, HarvestFault>) {
+    let (bytes, stored, result) = match harvested {
+        Ok(harvest) if harvest.bytes == 0 => return,
+        Ok(harvest) => (harvest.bytes, harvest.stored, "ok".to_owned()),
+        Err(fault) => (0, 0, fault.to_string()),
+    };
+    let attributes: [Attribute<'_>; 5] = [
+        ("bex.session", &work.lease.session),
+        ("bex.turn", &work.turn.turn),
+        ("bex.bytes", &bytes),
+        ("bex.parts", &stored),
+        ("bex.result", &result),
+    ];
+    span.end("harvest", &attributes);
+}
 
 impl Completer {
     /// Harvests. No `Seen` means that somebody else moved the turn.
@@ -114,7 +132,8 @@ impl Completer {
         work: &Work<'_>,
         source: &Source<'_>,
     ) -> Result<Harvest, HarvestFault> {
-        let harvested = source.harvest().await;
+        let span = Span::of(&work.lease.session);
+        let harvested = span.hold(source.harvest()).await;
         match &harvested {
             Ok(harvest) => {
                 let lag = harvest.oldest.map(|at| age(work.now, Some(at)));
@@ -123,6 +142,7 @@ impl Completer {
             }
             Err(_) => self.deps.metrics.harvest_failed(),
         }
+        tell(span, work, &harvested);
         harvested
     }
 

@@ -10,6 +10,7 @@ use bex_proto::problem::Code;
 use bex_proto::session::SessionKind;
 use bex_proto::{SessionId, WorkspaceId, limits};
 use bex_store::sessions::{AgentSpec, Created, NewSession, SecretEnv};
+use bex_telemetry::Span;
 use http::{StatusCode, header};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -108,6 +109,7 @@ pub async fn create(
         live_limit: api.live_limit,
         idempotency,
     };
+    let span = Span::first_of(&new.id);
     let (id, is_new) = match api.db.create_session(&new).await? {
         Created::New => (new.id, true),
         Created::Replayed(id) => (id, false),
@@ -122,6 +124,11 @@ pub async fn create(
     let row = api.db.session(&id).await?.ok_or(Code::NotFound)?;
     if is_new {
         api.audit(&caller, &row, "session.create").await;
+        tracing::info!(session = %id, trace_id = %span.context().trace, "session created");
+        span.end(
+            "create",
+            &[("bex.session", &id), ("bex.workspace", &row.workspace)],
+        );
     }
     let location = format!("/v1/agent-sessions/{id}");
     Ok((
