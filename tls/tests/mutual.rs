@@ -91,7 +91,10 @@ async fn say(
 }
 
 fn refusal(ends: Ends) -> AcceptFault {
-    ends.0.err().expect("the server refuses")
+    match ends.0 {
+        Err(fault) => fault,
+        Ok(_) => panic!("the server takes it"),
+    }
 }
 
 struct World {
