@@ -11,6 +11,7 @@ mod conformance;
 mod crowd;
 mod failpoints;
 mod gateway;
+mod late;
 mod loss;
 mod plan;
 mod process;
