@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use bex_proto::TurnNo;
 use bex_proto::ids::PartId;
 use bex_proto::transcript::Part;
 use bex_proto::ui_stream::{ChunkHead, Folded, Output, Place};
-use bex_proto::TurnNo;
 use tokio::time::timeout;
 
 use super::{Opened, Viewer};

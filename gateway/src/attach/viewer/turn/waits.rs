@@ -103,9 +103,10 @@ impl Viewer {
     /// Tells the api; trouble is logged, as a tick does the same later.
     pub(super) async fn announce(&mut self, channel: Channel) -> Result<(), Stop> {
         let (db, session) = (self.db.clone(), self.claims.ses.clone());
-        let telling = Box::pin(tokio::time::timeout(limits::ADMISSION_TIMEOUT, async move {
-            db.notify(channel, &session).await
-        }));
+        let telling = Box::pin(tokio::time::timeout(
+            limits::ADMISSION_TIMEOUT,
+            async move { db.notify(channel, &session).await },
+        ));
         match self.out.quietly(telling).await? {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
