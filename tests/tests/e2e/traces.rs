@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
+use bex_proto::launch::DRIVER_DIR;
 use bex_proto::trace::TraceContext;
 use bex_tests::client::NewSession;
 use bex_tests::scenario::{STEP, settled};
@@ -165,11 +166,24 @@ async fn a_sessions_spans_of_both_processes_are_one_trace() {
     for part in ["attach.admission", "attach.replay", "attach.live"] {
         assert_eq!(of(part)[0].parent, attach.id, "{part}");
     }
-    // and logs are found by the trace's id, the driver's too
+    // and logs are found by the trace's id, the driver's too where it leaves one on this machine
     let trace = root.trace.to_string();
-    for log in ["api", "gateway"] {
-        let said = std::fs::read_to_string(stack.log_dir().join(format!("{log}.log"))).unwrap();
-        assert!(said.contains(&trace), "{log} does not name the trace");
+    let mut logs = ["bex-api.log", "bex-gateway.log"]
+        .map(|log| stack.log_dir().join(log))
+        .to_vec();
+    let sandboxes = std::fs::read_dir(stack.dir().join("sandboxes"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    logs.extend(sandboxes.map(|sandbox| sandbox.path().join(DRIVER_DIR).join("driver.stderr")));
+    assert!(logs.len() > 2 || stack.cluster().is_ok());
+    for log in logs {
+        let said = std::fs::read_to_string(&log).unwrap();
+        assert!(
+            said.contains(&trace),
+            "{} does not name the trace",
+            log.display()
+        );
     }
     stack.stop().await.unwrap();
 }

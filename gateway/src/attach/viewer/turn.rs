@@ -107,9 +107,6 @@ impl Viewer {
                 self.announce(Channel::Dispatch).await?;
             }
             self.join(&mut showing).await?;
-            if showing.live.is_some() {
-                self.phases.live();
-            }
         }
         let ending = self.pull_to_end(&mut showing, Pull::new(at.index)).await?;
         self.end_of_turn(&showing, ending).await

@@ -130,6 +130,7 @@ impl Viewer {
             tee,
             marked: false,
         });
+        self.phases.live();
         Ok(())
     }
 }
