@@ -162,9 +162,11 @@ async fn watched(database: &Database, shape: &Shape, slow: usize) -> anyhow::Res
     let mut first = stage.viewer(0, quick).await?;
     // source, tail and tee are not the crowd's: they work for one viewer too
     let spoken = first.until(|r| r.due().index.0 as usize >= before);
-    tokio::try_join!(spoken, async {
-        Ok(stage.speak(before, shape.a_second).await)
-    })?;
+    let speaking = async {
+        stage.speak(before, shape.a_second).await;
+        Ok(())
+    };
+    tokio::try_join!(spoken, speaking)?;
     let idle = settled_memory(&gateway).await?;
     let kernel = sockets()?;
 
