@@ -19,7 +19,7 @@ pub struct Lease {
     pub fence: i64,
     /// Failed rounds in a row before this one.
     pub failures: u32,
-    /// Since when nothing clear was seen of its sandbox, whoever looked.
+    /// Since when nothing clear was seen of its sandbox in any round, whoever looked.
     pub unclear_since: Option<Timestamp>,
 }
 
@@ -30,7 +30,7 @@ pub enum Round {
     Done,
     /// Something failed; counted, so that the caller can back off.
     Failed,
-    /// Nothing clear was seen of the sandbox: since when is kept until a round that ends [`Round::Done`].
+    /// Nothing clear was seen of the sandbox: since when is kept until a round ends otherwise.
     Unclear,
 }
 
@@ -45,7 +45,8 @@ impl Round {
 }
 
 /// Work exists for: a turn whose delivery began and that is open; missing parts that arrived late; a cancel; a sandbox
-/// to tear down. Each arm reads a partial index that holds live sessions only.
+/// to tear down. Each arm reads a partial index that holds live sessions only. What a claim that ran out saw nobody knows, so
+/// that the window of unclear looks begins again.
 const CLAIM: &str = "
     WITH work AS (
         SELECT session_id FROM turns WHERE verdict = 'open' AND delivery_started_at IS NOT NULL
@@ -60,7 +61,8 @@ const CLAIM: &str = "
         SELECT l.session_id FROM leases l JOIN work w ON w.session_id = l.session_id
          WHERE l.next_due_at <= now() AND (l.until IS NULL OR l.until < now())
          ORDER BY l.next_due_at LIMIT $2 FOR UPDATE OF l SKIP LOCKED)
-    UPDATE leases l SET owner = $1, fence = l.fence + 1, woken = false, until = now() + $3 * interval '1 second'
+    UPDATE leases l SET owner = $1, fence = l.fence + 1, woken = false, until = now() + $3 * interval '1 second',
+           unclear_since = CASE WHEN l.until IS NULL THEN l.unclear_since END
       FROM due WHERE l.session_id = due.session_id
     RETURNING l.session_id, l.fence, l.failures, l.unclear_since";
 
@@ -132,8 +134,7 @@ impl Db {
                 "release_lease",
                 "UPDATE leases SET owner = NULL, until = NULL,
                         failures = CASE WHEN $4 = 'failed' THEN failures + 1 ELSE 0 END,
-                        unclear_since = CASE $4 WHEN 'unclear' THEN COALESCE(unclear_since, now())
-                                                WHEN 'failed' THEN unclear_since END,
+                        unclear_since = CASE WHEN $4 = 'unclear' THEN COALESCE(unclear_since, now()) END,
                         next_due_at = CASE WHEN woken THEN now() ELSE now() + $3 * interval '1 second' END,
                         woken = false
                   WHERE session_id = $1 AND fence = $2",

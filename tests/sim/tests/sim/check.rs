@@ -15,6 +15,8 @@ use crate::store::{Session, Written};
 
 /// A tick, a poll and a slow answer.
 const SLACK: Duration = Duration::from_secs(25);
+/// A sandbox that is removed while it is being made may be there afterwards: an orphan, and the sweep's.
+const BEING_MADE: Duration = Duration::from_secs(5);
 /// How a part begins that stands in for one that could not be stored.
 const STAND_IN: &[u8] = br#"{"type":"data-bex-unstorable""#;
 
@@ -82,11 +84,11 @@ impl Audit {
             wrong("stored parts are not stored any more");
         }
         for life in session.sandboxes.values() {
-            // one that was only made afterwards is an orphan, and the sweep's
             let lives = run
                 .world
                 .with_pod(id, life.row.generation, |pod| {
-                    pod.alive && life.gone.is_some_and(|gone| pod.made <= gone)
+                    let made = pod.made + BEING_MADE;
+                    pod.alive && life.gone.is_some_and(|gone| made <= gone)
                 })
                 .unwrap_or(false);
             if lives {
@@ -203,7 +205,7 @@ fn turn_faults(run: &Run, plan: &SessionPlan, session: &Session, no: TurnNo) -> 
         Verdict::Truncated => {
             let reason = row.reason.expect("a truncated turn has one");
             if row.expected_parts == Some(stored.len() as u32)
-                && ended
+                && whole
                 && !matches!(reason, R::PartUnstorable | R::DigestMismatch)
             {
                 faults.push(format!("holds all of it and is truncated {reason:?}"));
@@ -260,8 +262,10 @@ fn is_true(
         R::PartUnstorable => tampered,
         R::SessionQuota => plan.part_limit.is_some(),
         R::StoreFailed => plan.poisoned,
-        // a log that was cut is read again from its start: nothing tells how much of it is new
-        R::TurnDeadline => turn.end.is_none() || tampered || for_long(last, TIMINGS.turn_deadline),
+        // of a log that was cut nothing tells how much is new, and one that is full tells nothing more
+        R::TurnDeadline => {
+            turn.end.is_none() || tampered || dropped || for_long(last, TIMINGS.turn_deadline)
+        }
         // a part that a tee stored and a spoiled log tells otherwise
         R::DigestMismatch => tampered,
         R::ProvisioningFailed | R::LegacyUnproved | R::LegalDelete => false,

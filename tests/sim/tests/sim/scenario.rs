@@ -45,8 +45,6 @@ pub const TIMINGS: Timings = Timings {
 const PATIENCE: Duration = Duration::from_secs(4 * 3600);
 /// Nothing may change any more after the end.
 const AFTERWARDS: Duration = Duration::from_secs(180);
-/// Lines of the trace that a failure shows.
-const SHOWN: usize = 250;
 
 /// What all parts of a run share.
 pub struct Run {
@@ -63,7 +61,8 @@ pub struct Run {
 pub struct Outcome {
     pub digest: u64,
     pub violations: Vec<String>,
-    pub trace: String,
+    /// The last of what happened, behind the plan.
+    pub trace: Vec<String>,
     /// Kinds of ends, to know what the seeds reach.
     pub ends: Vec<String>,
 }
@@ -270,12 +269,7 @@ impl Run {
 
     /// The dispatcher's way with one turn, without faults of its own.
     async fn dispatch(self: &Arc<Self>, id: &SessionId, no: TurnNo, plan: &TurnPlan) {
-        let Some(claim) = self
-            .model
-            .claim_dispatches()
-            .into_iter()
-            .find(|c| c.session == *id)
-        else {
+        let Some(claim) = self.model.claim_dispatch(id) else {
             return;
         };
         let Some(generation) = self.ready(&claim).await else {
@@ -454,7 +448,7 @@ impl Run {
         Outcome {
             digest: self.trace.digest(),
             violations: self.trace.violations(),
-            trace: self.trace.tail(SHOWN),
+            trace: self.trace.lines(),
             ends: check::kinds(self),
         }
     }

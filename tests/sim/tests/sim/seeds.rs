@@ -10,6 +10,8 @@ use crate::scenario::{Outcome, play};
 const SEEDS: u64 = 200;
 /// Failing seeds whose trace is shown.
 const SHOWN: usize = 1;
+/// Lines of it.
+const LINES: usize = 250;
 
 fn number(variable: &str) -> Option<u64> {
     let text = std::env::var(variable)
@@ -50,7 +52,8 @@ fn every_seed_comes_to_a_true_end() {
         let outcome = play(seed);
         eprintln!(
             "{}\nseed {seed}, digest {:016x}",
-            outcome.trace, outcome.digest
+            outcome.trace.join("\n"),
+            outcome.digest
         );
         assert!(
             outcome.violations.is_empty(),
@@ -70,7 +73,8 @@ fn every_seed_comes_to_a_true_end() {
         }
         if !outcome.violations.is_empty() {
             if failed.len() < SHOWN {
-                eprintln!("{}\n", outcome.trace);
+                let skipped = outcome.trace.len().saturating_sub(LINES);
+                eprintln!("{}\n", outcome.trace[skipped..].join("\n"));
             }
             failed.push(format!(
                 "SIM_SEED={seed} make sim: {:?}",

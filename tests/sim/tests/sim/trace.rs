@@ -17,6 +17,7 @@ pub struct Trace {
 
 #[derive(Debug, Default)]
 struct State {
+    first: Option<String>,
     lines: VecDeque<String>,
     hasher: DefaultHasher,
     violations: Vec<String>,
@@ -38,6 +39,10 @@ impl Trace {
         let line = format!("{:>9.3} {what}", self.began.elapsed().as_secs_f64());
         let mut state = self.state();
         line.hash(&mut state.hasher);
+        if state.first.is_none() {
+            state.first = Some(line);
+            return;
+        }
         if state.lines.len() == KEPT {
             state.lines.pop_front();
         }
@@ -60,11 +65,10 @@ impl Trace {
         self.state().hasher.finish()
     }
 
-    /// The last lines, oldest first.
-    pub fn tail(&self, lines: usize) -> String {
+    /// The first line, which is the plan, and the last ones.
+    pub fn lines(&self) -> Vec<String> {
         let state = self.state();
-        let skipped = state.lines.len().saturating_sub(lines);
-        let kept: Vec<_> = state.lines.iter().skip(skipped).cloned().collect();
-        kept.join("\n")
+        let lines = state.first.iter().chain(&state.lines);
+        lines.cloned().collect()
     }
 }

@@ -15,9 +15,21 @@ use super::{Life, Model, Session, later, leased};
 
 impl Model {
     pub fn claim_dispatches(&self) -> Vec<DispatchClaim> {
+        self.claim_dispatches_of(|_| true)
+    }
+
+    /// The dispatch of one session, as a dispatcher of its own would claim it.
+    pub fn claim_dispatch(&self, id: &SessionId) -> Option<DispatchClaim> {
+        self.claim_dispatches_of(|session| session == id).pop()
+    }
+
+    fn claim_dispatches_of(&self, of: impl Fn(&SessionId) -> bool) -> Vec<DispatchClaim> {
         let now = self.now();
         let mut claims = Vec::new();
-        for session in self.sessions().values_mut() {
+        for (id, session) in self.sessions().iter_mut() {
+            if !of(id) {
+                continue;
+            }
             let Some(dispatch) = session
                 .dispatch
                 .as_mut()

@@ -27,7 +27,10 @@ impl Model {
                 let lease = &mut session.lease;
                 lease.fence += 1;
                 lease.woken = false;
-                lease.until = Some(leased(now));
+                if lease.until.replace(leased(now)).is_some() {
+                    // what a claim that ran out saw nobody knows
+                    lease.unclear_since = None;
+                }
                 Lease {
                     session: session.row.id.clone(),
                     fence: lease.fence,
@@ -64,8 +67,7 @@ impl Model {
                 0
             };
             row.unclear_since = match round {
-                Round::Done => None,
-                Round::Failed => row.unclear_since,
+                Round::Done | Round::Failed => None,
                 Round::Unclear => row.unclear_since.or(Some(now)),
             };
             row.next_due_at = Some(if row.woken { now } else { later(now, next_due) });
