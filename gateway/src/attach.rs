@@ -52,7 +52,7 @@ use answer::{bare, refusal, session_of, stream_headers};
 use cors::Cors;
 use cursor::{Density, Wish};
 use limiter::Limiter;
-use phases::Phases;
+use phases::{Asking, Phases};
 use plan::{Plan, Planned};
 use replay::{Pages, ReplayBudget};
 use revocation::Streams;
@@ -231,6 +231,13 @@ impl Attach {
         tokio::join!(goodbye, self.hub.drain());
     }
 
+    /// Waits for what ended with its connection, after a drain, to end in the audit too.
+    pub async fn closed(&self) {
+        if timeout(LAST_WORDS, self.viewers.wait()).await.is_err() {
+            tracing::warn!("audit rows of the last streams stay open");
+        }
+    }
+
     /// Waits until this process may not go on: revocations would reach nobody any more. New streams are refused then.
     pub async fn lost(&self) {
         self.lost.cancelled().await;
@@ -287,8 +294,7 @@ impl Attach {
             now: Timestamp::now(),
         };
         let claims = admission::ticket(keys, &asked)?;
-        let whole = Span::asked(&claims.ses, None);
-        let (admission, caller) = (whole.part(), bex_telemetry::asked_by(request.headers()));
+        let asking = Asking::begin(&claims.ses, bex_telemetry::asked_by(request.headers()));
         let wish = match action {
             AttachAction::Read => {
                 Wish::read(request.headers(), request.uri()).map_err(|_| Code::InvalidCursor)?
@@ -302,18 +308,34 @@ impl Attach {
             post::drain(request.into_body()).await?;
         }
         let planned = Plan::make(&self.db, &admitted.claims, wish).await?;
+        // in a task of its own, which a client that leaves now does not end: what begins in the audit also ends there
+        let begun = Arc::clone(self).begin(planned, wish, admitted, remote.to_string(), asking);
+        self.viewers.spawn(begun).await.unwrap_or_else(|error| {
+            tracing::error!(%error, "a stream did not begin");
+            Err(Code::Unavailable.into())
+        })
+    }
+
+    /// Uses the ticket up and begins the stream.
+    async fn begin(
+        self: Arc<Self>,
+        planned: Planned,
+        wish: Wish,
+        admitted: Admitted,
+        remote: String,
+        asking: Asking,
+    ) -> Result<Response<ResponseBody>, Refused> {
         let audit = admission::redeem(
             &self.db,
             &admitted.claims,
             &self.instance,
-            &remote.to_string(),
+            &remote,
             Timestamp::now(),
         )
         .await?;
         match planned {
             Planned::Show(plan) => {
-                let session = &admitted.claims.ses;
-                let phases = Phases::admitted(whole, admission, session, caller);
+                let phases = asking.admitted(&admitted.claims.ses);
                 Ok(self.open(plan, wish, admitted, audit, phases))
             }
             Planned::Nothing => {

@@ -263,6 +263,7 @@ impl Parts {
         }
         let left = deadline.saturating_duration_since(Instant::now());
         tokio::join!(serving.attach.finish(left), serving.exec.finish(left));
+        self.attach.closed().await;
         serving.admin.finish(ADMIN_DEADLINE).await;
     }
 }

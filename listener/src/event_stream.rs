@@ -94,10 +94,9 @@ fn head(parts: Parts) -> Vec<u8> {
     head
 }
 
-/// Until the peer closes its side. One that says something more instead is not listened to again: it is known to have left when
-/// nothing can be written any more.
+/// Until the peer closes its side. What it says instead is read and not heeded: unread, it would make the kernel reset the connection
+/// at its end, and the last events be lost with it.
 async fn left(read: &mut ReadHalf<'_>) {
-    if read.read(&mut [0]).await.is_ok_and(|bytes| bytes > 0) {
-        std::future::pending().await
-    }
+    let mut unheeded = [0; 64];
+    while read.read(&mut unheeded).await.is_ok_and(|bytes| bytes > 0) {}
 }

@@ -17,7 +17,7 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
-use tracing::info;
+use tracing::debug;
 
 use crate::activity::Activity;
 use crate::body::Counted;
@@ -49,7 +49,7 @@ where
             Ok(socket) => socket,
             Err(fault) => {
                 self.meter.handshake(fault.as_str());
-                info!(listener = self.options.name, %peer, %fault, "a connection was not taken");
+                debug!(listener = self.options.name, %peer, %fault, "a connection was not taken");
                 return;
             }
         };

@@ -7,7 +7,9 @@ use serde_json::json;
 use crate::support::*;
 
 fn filled(path: &str, id: &str) -> String {
-    path.replace("{id}", id).replace("{turn}", "1")
+    path.replace("{id}", id)
+        .replace("{turn}", "1")
+        .replace("{workspaceId}", "demo")
 }
 
 /// The role each route needs.
@@ -29,6 +31,14 @@ const NEEDS: &[(&str, &str, &str)] = &[
     ("post", "/v1/agent-sessions/{id}/attach-ticket", VIEWER),
     ("get", "/v1/agent-sessions/{id}/transcript", VIEWER),
     ("post", "/v1/agent-sessions/{id}/exec", OPERATOR),
+    ("get", "/v1/agent-sessions/{id}/priming", VIEWER),
+    ("get", "/v1/agent-sessions/{id}/export", VIEWER),
+    ("get", "/v1/agent-sessions/{id}/proof", VIEWER),
+    ("post", "/v1/agent-sessions/{id}/legal-hold", ADMIN),
+    ("delete", "/v1/agent-sessions/{id}/legal-hold", ADMIN),
+    ("get", "/v1/workspaces/{workspaceId}/retention", VIEWER),
+    ("post", "/v1/workspaces/{workspaceId}/retention", ADMIN),
+    ("delete", "/v1/workspaces/{workspaceId}", ADMIN),
     ("post", "/v1/revocations", ADMIN),
 ];
 
@@ -88,7 +98,7 @@ async fn anothers_session_answers_as_none_byte_for_byte() {
         }
         asked += 1;
     }
-    assert_eq!(asked, 11);
+    assert_eq!(asked, 16);
     let foreign = json!({"workspaceId": "demo", "kind": "interactive", "agent": {"profile": "demo"}, "prompt": "p"});
     let created = world.post(STRANGER, "/v1/agent-sessions", &foreign).await;
     let listed = world

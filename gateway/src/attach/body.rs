@@ -158,22 +158,27 @@ impl Out {
     /// See [`ViewerGone`]; `what` is given up then.
     pub async fn quietly<T>(&mut self, what: impl Future<Output = T>) -> Result<T, ViewerGone> {
         let mut what = std::pin::pin!(what);
-        // what is ready at once needs no frame of its own
-        if let Poll::Ready(done) = futures::poll!(what.as_mut()) {
-            return Ok(done);
-        }
-        self.flush().await?;
         loop {
+            // what is ready at once needs no frame of its own; and it is not kept waiting by a slow connection, since it may hold
+            // a database connection or a share of the replay budget
+            tokio::select! {
+                biased;
+                done = what.as_mut() => return Ok(done),
+                sent = self.flush() => sent?,
+            }
             let beat = self.last_sent + limits::HEARTBEAT;
             tokio::select! {
                 done = what.as_mut() => return Ok(done),
-                () = sleep_until(beat) => {
-                    self.buffer.put_slice(sse::KEEP_ALIVE.as_bytes());
-                    self.flush().await?;
-                }
+                () = sleep_until(beat) => self.buffer.put_slice(sse::KEEP_ALIVE.as_bytes()),
                 () = self.slot.left() => return Err(ViewerGone::Left),
             }
         }
+    }
+
+    /// Ends the body as broken; what was not taken is not given any more.
+    pub fn abort(&mut self) {
+        self.buffer.clear();
+        self.slot.abort();
     }
 
     /// Ends the body cleanly, after everything collected.
@@ -309,6 +314,28 @@ mod tests {
             ]
         );
         assert_eq!(quiet.await.expect("no panic"), Ok(()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_waited_for_goes_on_while_nothing_is_taken() {
+        let (mut out, _body) = stream(());
+        out.event(b"1");
+        out.flush().await.expect("one frame fits");
+        out.event(b"2");
+        let before = Instant::now();
+        let query = tokio::time::sleep(Duration::from_secs(1));
+        assert_eq!(out.quietly(query).await, Ok(()));
+        assert_eq!(before.elapsed(), Duration::from_secs(1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_aborted_body_gives_nothing_more() {
+        let (mut out, mut body) = stream(());
+        out.event(b"1");
+        out.flush().await.expect("one frame fits");
+        out.event(b"2");
+        out.abort();
+        assert!(body.frame().await.expect("an end").is_err());
     }
 
     #[tokio::test(start_paused = true)]

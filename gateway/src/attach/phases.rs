@@ -13,6 +13,38 @@ enum Phase {
     Live,
 }
 
+/// A request that may be admitted.
+#[derive(Debug)]
+pub(super) struct Asking {
+    whole: Span,
+    admission: Span,
+    /// The browser's own trace: another one, told beside ours.
+    caller: Option<TraceContext>,
+}
+
+impl Asking {
+    /// It begins now.
+    pub(super) fn begin(session: &SessionId, caller: Option<TraceContext>) -> Self {
+        let whole = Span::asked(session, None);
+        Self {
+            whole,
+            admission: whole.part(),
+            caller,
+        }
+    }
+
+    /// Its stream begins.
+    pub(super) fn admitted(self, session: &SessionId) -> Phases {
+        let caller = self.caller.map(|caller| caller.trace.to_string());
+        let mut attributes: Vec<Attribute<'_>> = vec![("bex.session", session)];
+        if let Some(caller) = &caller {
+            attributes.push(("bex.caller.trace_id", caller));
+        }
+        self.admission.end("attach.admission", &attributes);
+        Phases::of(self.whole)
+    }
+}
+
 /// See the module's text.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Phases {
@@ -29,22 +61,6 @@ impl Phases {
             now: whole.part(),
             phase: Phase::Replay,
         }
-    }
-
-    /// A request that was admitted, whose work began with `whole`. `caller` is the browser's own trace: another one, told beside ours.
-    pub(super) fn admitted(
-        whole: Span,
-        admission: Span,
-        session: &SessionId,
-        caller: Option<TraceContext>,
-    ) -> Self {
-        let caller = caller.map(|caller| caller.trace.to_string());
-        let mut attributes: Vec<Attribute<'_>> = vec![("bex.session", session)];
-        if let Some(caller) = &caller {
-            attributes.push(("bex.caller.trace_id", caller));
-        }
-        admission.end("attach.admission", &attributes);
-        Self::of(whole)
     }
 
     /// A source is joined, for the first time or again.

@@ -10,6 +10,7 @@ mod show;
 mod turn;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bex_proto::ids::PartId;
 use bex_proto::sse;
@@ -18,7 +19,7 @@ use bex_proto::ui_stream::{Compact, Guard, Output, resume_error};
 use bex_proto::{Chain, TurnNo, limits};
 use bex_store::audit::StreamAuditId;
 use bex_store::{Db, StoreError};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::body::{Out, ViewerGone};
@@ -32,7 +33,9 @@ use rejoin::Silence;
 use turn::TurnEnded;
 
 /// Delay between two attempts to reach the store for a running stream.
-const STORE_AGAIN: std::time::Duration = std::time::Duration::from_millis(500);
+const STORE_AGAIN: Duration = Duration::from_millis(500);
+/// How long a viewer whose access ended may take what it was given before: a revocation counts within a second.
+const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// Why a stream ends without a true end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -147,7 +150,7 @@ impl Viewer {
         self.pages.rest();
         let word = match ended {
             Ok(()) => "done",
-            Err(stop) => self.tell(stop).await.word(),
+            Err(stop) => self.end(stop).await.word(),
         };
         let (parts, bytes) = self.out.counts();
         let (db, session) = (self.db.clone(), self.claims.ses.clone());
@@ -160,6 +163,18 @@ impl Viewer {
         }
         tracing::debug!(%session, result = word, parts, bytes, "stream ended");
         word
+    }
+
+    /// Tells what ended the stream. Who may not read on is not waited for: what it has not taken by then it does not get.
+    async fn end(&mut self, stop: Stop) -> Stop {
+        if !matches!(stop, Stop::Revoked | Stop::Ceiling) {
+            return self.tell(stop).await;
+        }
+        let Ok(told) = timeout(LAST_WORDS, self.tell(stop)).await else {
+            self.out.abort();
+            return stop;
+        };
+        told
     }
 
     /// Says where to resume and closes, without `[DONE]`.

@@ -100,6 +100,14 @@ impl Slot {
         wake(state.reader.take(), state);
     }
 
+    /// What is left of the frame is dropped, and nothing comes behind it.
+    pub(super) fn abort(&self) {
+        let mut state = self.state();
+        state.frame = Bytes::new();
+        state.end = Some(End::Broken);
+        wake(state.reader.take(), state);
+    }
+
     pub(super) fn poll_take(&self, cx: &mut Context<'_>) -> Poll<Taken> {
         let mut state = self.state();
         if !state.frame.is_empty() {
