@@ -46,8 +46,8 @@ nightly: ## as test, with ten times the random cases and fifty times the viewers
 sim: ## seeded runs of Completers, tees, store and sandboxes; SIM_SEED=n plays one again, SIM_SEEDS=n so many
 	@SIM_SEED='$(SIM_SEED)' SIM_SEEDS='$(SIM_SEEDS)' cargo test -p bex-sim --quiet seeds:: -- --nocapture
 
-clients: ## the AI SDK's clients, oldest and newest, read stored transcripts; pages in jsdom and Chromium watch sessions
-	@scripts/clients
+clients: ## the AI SDK's clients, oldest and newest, read stored transcripts, timed; pages in jsdom and Chromium watch sessions
+	@BEX_CLIENTS_MEASURED=true scripts/clients
 
 chart: ## the Helm chart without a cluster: schemas, who reaches whom, who may what
 	@scripts/chart

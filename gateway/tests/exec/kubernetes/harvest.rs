@@ -48,7 +48,7 @@ async fn every_release_gives_the_whole_log() {
         assert_eq!((counts.fragments, counts.half_closed), (0, false));
         assert!(counts.stdin > 0 && counts.largest <= 32 * 1024);
         world.nothing_is_left().await;
-        assert_eq!(exec.counts().exit, Some(0));
+        eventually(|| exec.counts().exit == Some(0)).await;
         // before it is entered and when it has ended, and no more
         let looks = world.cluster.requests();
         assert_eq!(looks.iter().filter(|r| r.resource == "pods").count(), 2);
