@@ -93,7 +93,7 @@ where
         };
         let end = match channel.send(&request).await {
             Ok(()) => channel.run().await,
-            Err(broken) => Some(broken),
+            Err(end) => end,
         };
         channel.leave().await;
         if let Some(end) = end {
@@ -123,14 +123,17 @@ enum Heard {
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Channel<S> {
     /// The request, as standard input. The caller's deadline bounds it: with the output dropped nothing waits here for long.
-    async fn send(&mut self, request: &Bytes) -> Result<(), Ended> {
+    ///
+    /// # Errors
+    /// How the connection ended, `None` when the reader left.
+    async fn send(&mut self, request: &Bytes) -> Result<(), Option<Ended>> {
         for piece in request.chunks(CLIENT_MESSAGE_BYTES - 1) {
             let mut message = Vec::with_capacity(piece.len() + 1);
             message.push(STDIN);
             message.extend_from_slice(piece);
             tokio::select! {
-                sent = self.socket.send(Message::binary(message)) => sent.map_err(|_| Ended::Broken)?,
-                () = self.say.closed() => return Err(Ended::Broken),
+                sent = self.socket.send(Message::binary(message)) => sent.map_err(|_| Some(Ended::Broken))?,
+                () = self.say.closed() => return Err(None),
             }
         }
         Ok(())
