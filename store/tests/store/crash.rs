@@ -1,5 +1,7 @@
 //! A server that is killed and comes back.
 
+use std::time::Duration;
+
 use bex_proto::{Seq, SessionId};
 use bex_store::dispatch::{BeginGeneration, Delivery};
 use bex_store::transcript::{Append, AppendError, AppendOutcome};
@@ -58,6 +60,8 @@ async fn what_was_acknowledged_survives_a_kill_and_the_pool_recovers_by_itself()
         if outcome.is_ok() {
             break;
         }
+        // a pooler between asks again only after its own pause
+        tokio::time::sleep(Duration::from_millis(150)).await;
         outcome = append(&db, &session, 320).await;
     }
     assert_eq!(stored(outcome.unwrap()).next_seq, Seq(352));
