@@ -10,17 +10,12 @@ use bex_store::{Db, StoreError};
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
-use crate::metrics::{HousekeepingMetrics, TickResult};
+use crate::metrics::{TickMetrics, TickResult};
 
 const EVERY: Duration = Duration::from_secs(60);
 
 /// Sweeps until cancelled.
-pub async fn run(
-    db: Db,
-    driver_keys: KeyRing,
-    metrics: HousekeepingMetrics,
-    cancel: CancellationToken,
-) {
+pub async fn run(db: Db, driver_keys: KeyRing, metrics: TickMetrics, cancel: CancellationToken) {
     let mut every = interval(EVERY);
     every.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while cancel.run_until_cancelled(every.tick()).await.is_some() {

@@ -13,7 +13,7 @@ use prometheus_client::registry::Registry;
 
 pub use completer::{CompleterMetrics, RoundResult, TickResult, VerdictLabels};
 pub use dispatch::{DispatchMetrics, DispatchResult};
-pub use housekeeping::HousekeepingMetrics;
+pub use housekeeping::TickMetrics;
 pub use http::{ConnectionGuard, HttpMetrics, ListenerLabel, RequestLabels};
 pub use levels::LevelsMetrics;
 pub use oidc::OidcMetrics;
@@ -31,7 +31,11 @@ pub struct Metrics {
     /// Sandboxes made, turns delivered.
     pub dispatch: DispatchMetrics,
     /// What has expired is forgotten.
-    pub housekeeping: HousekeepingMetrics,
+    pub housekeeping: TickMetrics,
+    /// What is kept no longer is deleted.
+    pub retention: TickMetrics,
+    /// Settled turns are stated.
+    pub proof: TickMetrics,
     /// Spans of traces.
     pub spans: SpanMetrics,
     /// What is looked up at every scrape.
@@ -46,7 +50,17 @@ impl Default for Metrics {
             oidc: OidcMetrics::register(&mut registry),
             completer: CompleterMetrics::register(&mut registry),
             dispatch: DispatchMetrics::register(&mut registry),
-            housekeeping: HousekeepingMetrics::register(&mut registry),
+            housekeeping: TickMetrics::register(
+                &mut registry,
+                "housekeeping_ticks",
+                "Looks for what has expired",
+            ),
+            retention: TickMetrics::register(
+                &mut registry,
+                "retention_ticks",
+                "Looks for what is kept no longer",
+            ),
+            proof: TickMetrics::register(&mut registry, "proof_ticks", "Looks for turns to state"),
             spans: SpanMetrics::register(&mut registry),
             levels: LevelsMetrics::register(&mut registry),
             registry,

@@ -13,6 +13,8 @@ use bex_store::{Db, StoreError};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
+use crate::metrics::{TickMetrics, TickResult};
+
 /// How often is swept. Retention is counted in days; a minute keeps deletions prompt.
 const EVERY: Duration = Duration::from_secs(60);
 /// The same while there is more to do: what was told to end is looked at again soon.
@@ -39,13 +41,19 @@ pub struct Swept {
 }
 
 /// Sweeps until cancelled. `default_days` counts where a workspace has no policy of its own; 0 keeps everything.
-pub async fn run(db: Db, default_days: u32, cancel: CancellationToken) {
+pub async fn run(db: Db, default_days: u32, metrics: TickMetrics, cancel: CancellationToken) {
     let mut pause = Duration::ZERO;
     while cancel.run_until_cancelled(sleep(pause)).await.is_some() {
-        pause = match cancel.run_until_cancelled(sweep(&db, default_days)).await {
-            None => break,
-            Some(Ok(swept)) if swept == Swept::default() => EVERY,
-            Some(Ok(swept)) => {
+        let Some(round) = cancel.run_until_cancelled(sweep(&db, default_days)).await else {
+            break;
+        };
+        metrics.ticked(match &round {
+            Ok(_) => TickResult::Ok,
+            Err(_) => TickResult::Error,
+        });
+        pause = match round {
+            Ok(swept) if swept == Swept::default() => EVERY,
+            Ok(swept) => {
                 tracing::info!(
                     sessions = swept.sessions,
                     parts = swept.parts,
@@ -55,7 +63,7 @@ pub async fn run(db: Db, default_days: u32, cancel: CancellationToken) {
                 );
                 SOON
             }
-            Some(Err(error)) => {
+            Err(error) => {
                 tracing::warn!(error = %Chain(&error), "a retention sweep failed");
                 EVERY
             }

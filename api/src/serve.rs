@@ -169,11 +169,12 @@ async fn start_loops(
     let proof = config.proof.map(Arc::new);
     if let Some(ring) = &proof {
         let notary = Notary::new(db.clone(), Arc::clone(ring), notices.clone());
-        loops.spawn(notary.run(stop.clone()));
+        loops.spawn(notary.run(metrics.proof.clone(), stop.clone()));
     }
     loops.spawn(retention::run(
         db.clone(),
         config.retention_days,
+        metrics.retention.clone(),
         stop.clone(),
     ));
     // a loop that subscribes after the first notice finds the same work by its own first tick

@@ -1,4 +1,4 @@
-//! Housekeeping: whether what has expired is forgotten.
+//! Loops that only look and tidy up: whether their looks succeed.
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -12,28 +12,41 @@ struct ResultLabel {
     result: &'static str,
 }
 
-/// See the module's text.
-#[derive(Debug, Clone, Default)]
-pub struct HousekeepingMetrics {
-    ticks: Family<ResultLabel, Counter>,
+/// Looks of one loop.
+#[derive(Debug, Clone)]
+pub struct TickMetrics {
+    ok: Counter,
+    error: Counter,
 }
 
-impl HousekeepingMetrics {
-    pub(super) fn register(registry: &mut Registry) -> Self {
-        let metrics = Self::default();
-        registry.register(
-            "housekeeping_ticks",
-            "Looks for what has expired",
-            metrics.ticks.clone(),
-        );
+impl Default for TickMetrics {
+    /// Counts that nobody is shown.
+    fn default() -> Self {
+        Self::register(&mut Registry::default(), "ticks", "Looks")
+    }
+}
+
+impl TickMetrics {
+    /// Both results are shown from the start: a loop that never succeeds is told from one that is not there.
+    pub(super) fn register(registry: &mut Registry, name: &str, help: &str) -> Self {
+        let family = Family::<ResultLabel, Counter>::default();
+        let of = |result: TickResult| {
+            let result = result.as_str();
+            family.get_or_create_owned(&ResultLabel { result })
+        };
+        let metrics = Self {
+            ok: of(TickResult::Ok),
+            error: of(TickResult::Error),
+        };
+        registry.register(name, help, family);
         metrics
     }
 
     /// A look ended.
     pub fn ticked(&self, result: TickResult) {
-        let label = ResultLabel {
-            result: result.as_str(),
+        match result {
+            TickResult::Ok => self.ok.inc(),
+            TickResult::Error => self.error.inc(),
         };
-        self.ticks.get_or_create(&label).inc();
     }
 }
