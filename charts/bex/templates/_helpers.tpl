@@ -184,6 +184,23 @@ priorityClassName: {{ . }}
     {{- end }}
 {{- end -}}
 
+{{/* Egress rule: the collector of traces, where there is one. */}}
+{{- define "bex.tracesEgress" -}}
+{{- with .Values.traces }}
+{{- if .url }}
+- to:
+    {{- toYaml .peers | nindent 4 }}
+  ports: [{protocol: TCP, port: {{ .port }}}]
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{- define "bex.tracesEnv" -}}
+{{- with .Values.traces.url }}
+- {name: BEX_OTLP_URL, value: {{ . | quote }}}
+{{- end }}
+{{- end -}}
+
 {{/* What proves one side of a call into a sandbox, as a volume. Takes the Secret's name. */}}
 {{- define "bex.execVolume" -}}
 - name: exec-tls

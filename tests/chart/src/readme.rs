@@ -39,8 +39,8 @@ The migration makes the group roles `bex_api` and `bex_gateway`; log-in roles in
 |---|---|
 | `networkPolicies.apiClients` | api 8080 |
 | `networkPolicies.attachClients` | gateway 8083 |
-| api | gateway 8081, database, cluster API, the issuer's keys, names |
-| gateway | sandboxes 8787, database, cluster API, names |
+| api | gateway 8081, database, cluster API, the issuer's keys, the collector of traces, names |
+| gateway | sandboxes 8787, database, cluster API, the collector of traces, names |
 | sandboxes | `sandboxes.egress`, names, and with `sandboxes.internet` what is outside |
 | `networkPolicies.scrapers` | 9080, 8084 |
 

@@ -35,6 +35,7 @@ const FULL: Table = &[
     ("cluster-api", 6443, &["api", "gateway", OPEN]),
     ("issuer", 443, &["api", "sandbox-a", "sandbox-b", OPEN]),
     ("internet", 443, &["sandbox-a", "sandbox-b", OPEN]),
+    ("collector", 4318, &["api", "gateway", OPEN]),
 ];
 
 /// The least. What is not this installation's is open to those who are not, and the database and the cluster's API may be anywhere.
@@ -56,12 +57,13 @@ const MINIMAL: Table = &[
     ("cluster-api", 6443, &["api", "gateway", OPEN]),
     ("issuer", 443, &["api", "gateway", OPEN]),
     ("internet", 443, &["api", "gateway", OPEN]),
+    ("collector", 4318, &[OPEN]),
 ];
 
 /// Stands for everybody of [`OUTSIDERS`]: what this chart does not close, they reach.
 const OPEN: &str = "(others)";
 /// Who is not of this installation.
-const OUTSIDERS: [&str; 9] = [
+const OUTSIDERS: [&str; 10] = [
     "stranger",
     "other",
     "ingress",
@@ -69,12 +71,13 @@ const OUTSIDERS: [&str; 9] = [
     "dns",
     "database",
     "broker",
+    "collector",
     "node",
     "internet",
 ];
 /// Ports that are tried everywhere, whether anybody listens or not.
-const TRIED: [u16; 13] = [
-    22, 53, 80, 443, 5432, 6443, 8080, 8081, 8083, 8084, 8443, 8787, 9080,
+const TRIED: [u16; 14] = [
+    22, 53, 80, 443, 4318, 5432, 6443, 8080, 8081, 8083, 8084, 8443, 8787, 9080,
 ];
 
 fn ends(component: fn(&'static str) -> Vec<(&'static str, &'static str)>) -> Vec<End> {
@@ -135,6 +138,7 @@ fn ends(component: fn(&'static str) -> Vec<(&'static str, &'static str)>) -> Vec
             ("app", "credential-broker"),
             "10.1.3.5",
         ),
+        pod("collector", "telemetry", ("app", "collector"), "10.1.3.6"),
         end("cluster-api", None, vec![], "10.0.0.1"),
         end("node", None, vec![], "10.2.0.1"),
         end("metadata", None, vec![], "169.254.169.254"),
@@ -300,6 +304,7 @@ fn mimics() -> Vec<End> {
         ("k8s-app", "kube-dns"),
         ("app", "postgres"),
         ("app", "credential-broker"),
+        ("app", "collector"),
         ("app.kubernetes.io/managed-by", "bex-api"),
     ] {
         found.push(pod("mimic", "other", vec![label]));
@@ -308,6 +313,7 @@ fn mimics() -> Vec<End> {
         "kube-system",
         "database",
         "platform",
+        "telemetry",
         "team-a-sandbox",
         "team-b-sandbox",
     ] {

@@ -67,6 +67,11 @@ fn what_cannot_work_is_refused_with_its_name() {
         ),
         (
             "minimal",
+            vec!["--set=traces.url=https://collector/v1/traces"],
+            "/traces/url",
+        ),
+        (
+            "minimal",
             vec!["--set=ingress.enabled=false"],
             "gateway.publicUrl is needed",
         ),
@@ -281,6 +286,12 @@ fn the_binaries_are_told_what_the_values_say() {
     );
     assert_eq!(api("BEX_ATTACH_PUBLIC_URL"), "https://stream.bex.example");
     assert_eq!(api("BEX_IDLE_GRACE_MS"), "1800000");
+    for component in ["transcripts-api", "transcripts-gateway"] {
+        assert_eq!(
+            variable(component, "BEX_OTLP_URL")["value"],
+            "http://collector.telemetry.svc:4318/v1/traces"
+        );
+    }
     // each side asks for the other's name
     assert_eq!(
         variable("transcripts-gateway", "BEX_EXEC_TLS_CLIENT_NAME")["value"],
