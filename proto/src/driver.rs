@@ -5,7 +5,7 @@ mod log;
 
 pub use key::DriverKey;
 pub use log::{
-    Dropped, LogRecord, TurnDigest, TurnEnd, TurnState, dropped_record, log_record,
+    Dropped, LogRecord, PartRecord, TurnDigest, TurnEnd, TurnState, dropped_record, log_record,
     turn_end_record, write_part_record,
 };
 

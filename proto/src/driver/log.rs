@@ -162,6 +162,53 @@ pub fn write_part_record(
     out.extend_from_slice(b"}\n");
 }
 
+/// A line exactly as [`write_part_record`] writes one, its part not looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PartRecord<'a> {
+    /// The driver's clock, if it can be read.
+    pub at: Option<Timestamp>,
+    /// The turn.
+    pub turn: TurnNo,
+    /// The index.
+    pub index: PartIndex,
+    /// From its first brace to its last. Where this is one JSON object, the line is a record and this its part.
+    pub part: &'a [u8],
+}
+
+impl<'a> PartRecord<'a> {
+    /// Reads a line without its newline. `None` for every other form, which [`LogRecord::parse`] may still know.
+    pub fn read(line: &'a [u8]) -> Option<Self> {
+        let line = line.strip_prefix(br#"{"at":""#)?;
+        let (at, line) = line.split_at(memchr::memchr(b'"', line)?);
+        let line = line.strip_prefix(br#"","type":"ui-message","turn":"#)?;
+        let (turn, line) = number(line)?;
+        let line = line.strip_prefix(br#","partIndex":"#)?;
+        let (index, line) = number(line)?;
+        let part = line.strip_prefix(br#","part":"#)?.strip_suffix(b"}")?;
+        let is_plain = |b: &u8| b.is_ascii_graphic() && *b != b'\\';
+        if !at.iter().all(is_plain) || part.first() != Some(&b'{') || part.last() != Some(&b'}') {
+            return None;
+        }
+        let at = std::str::from_utf8(at).ok()?;
+        Some(Self {
+            at: at.parse().ok(),
+            turn: TurnNo(turn),
+            index: PartIndex(index),
+            part,
+        })
+    }
+}
+
+/// A number as JSON writes one that is whole and not negative, and what is behind it.
+fn number(text: &[u8]) -> Option<(u32, &[u8])> {
+    let digits = text.iter().take_while(|b| b.is_ascii_digit()).count();
+    let (number, behind) = text.split_at(digits);
+    if digits > 1 && number[0] == b'0' {
+        return None;
+    }
+    Some((std::str::from_utf8(number).ok()?.parse().ok()?, behind))
+}
+
 /// The first line of a turn's log, newline included.
 pub fn log_record(generation: Generation, log_id: &str, turn: TurnNo) -> String {
     format!(
@@ -265,6 +312,44 @@ mod tests {
                 ..
             })
         ));
+    }
+
+    #[test]
+    fn the_usual_form_is_read_as_every_form_is() {
+        let at: Timestamp = "2026-01-02T03:04:05.006Z".parse().expect("a time");
+        let part = r#"{"type":"text-delta","id":"1","delta":"a } \" b"}"#;
+        let mut line = Vec::new();
+        write_part_record(&mut line, at, TurnNo(3), PartIndex(0), part.as_bytes());
+        line.pop();
+        let read = PartRecord::read(&line).expect("the usual form");
+        assert_eq!(
+            (read.at, read.turn, read.index),
+            (Some(at), TurnNo(3), PartIndex(0))
+        );
+        assert_eq!(read.part, part.as_bytes());
+        let text = String::from_utf8(line).expect("text");
+        for (from, to) in [
+            ("\"at\":", "\"at\": "),
+            ("2026", "20\\u00326"),
+            ("2026", "20 26"),
+            ("ui-message", "ui-messages"),
+            ("\"turn\":3", "\"turn\":03"),
+            ("\"turn\":3", "\"turn\":-3"),
+            ("\"turn\":3", "\"turn\":"),
+            ("\"turn\":3", "\"turn\":4294967296"),
+            ("\"partIndex\":0", "\"partIndex\":0.0"),
+            ("\"partIndex\":0,", ""),
+            ("\"part\":{", "\"part\": {"),
+            ("\"part\":{", "\"part\":[{"),
+        ] {
+            let other = text.replacen(from, to, 1);
+            assert_ne!(other, text);
+            assert_eq!(PartRecord::read(other.as_bytes()), None, "{other}");
+        }
+        assert_eq!(PartRecord::read(format!("{text} ").as_bytes()), None);
+        let late = text.replacen("2026", "soon", 1);
+        let late = PartRecord::read(late.as_bytes()).expect("the usual form");
+        assert_eq!((late.at, late.index), (None, PartIndex(0)));
     }
 
     #[test]

@@ -11,6 +11,11 @@ pub(super) fn nests_too_deep(json: &str) -> bool {
     if json.len() <= 2 * DEEPEST {
         return false;
     }
+    // brackets in texts are counted too: this only says no
+    let opening = memchr::memchr2_iter(b'{', b'[', json.as_bytes());
+    if opening.take(DEEPEST + 1).count() <= DEEPEST {
+        return false;
+    }
     let mut depth = 0usize;
     tokens(json).any(|token| {
         match token.as_bytes()[0] {

@@ -1,6 +1,6 @@
 //! One line of a log.
 
-use bex_proto::driver::{LogRecord, TurnEnd};
+use bex_proto::driver::{LogRecord, PartRecord, TurnEnd};
 use bex_proto::ids::PartId;
 use bex_proto::transcript::{Part, UNSTORABLE_KIND, inspect, storable};
 use bex_proto::ui_stream::ChunkHead;
@@ -29,6 +29,10 @@ pub(super) fn read(expected: &Expected, text: &Bytes) -> Line {
     if text.trim_ascii().is_empty() {
         return Line::Nothing;
     }
+    usual(expected, text).unwrap_or_else(|| any(expected, text))
+}
+
+fn any(expected: &Expected, text: &Bytes) -> Line {
     match LogRecord::parse(text) {
         Some(LogRecord::Log {
             generation, turn, ..
@@ -63,6 +67,20 @@ pub(super) fn read(expected: &Expected, text: &Bytes) -> Line {
             None => Line::Garbage,
         },
     }
+}
+
+/// A part as our driver writes it: its text is gone through once, and is the record's part where it is one JSON object. What is
+/// anything else is read the long way.
+fn usual(expected: &Expected, text: &Bytes) -> Option<Line> {
+    let record = PartRecord::read(text)?;
+    let head = inspect(record.part).ok()?;
+    let (turn, index) = (Some(record.turn), Some(record.index));
+    Some(numbered(expected, turn, index, |id| Part {
+        id,
+        head,
+        bytes: text.slice_ref(record.part),
+        spoken_at: record.at,
+    }))
 }
 
 pub(super) fn is_stand_in(part: &Part) -> bool {
@@ -140,4 +158,83 @@ fn is_later_record(line: &[u8]) -> bool {
         .ok()
         .and_then(ChunkHead::read)
         .is_some_and(|head| !KNOWN.contains(&head.kind.as_str()))
+}
+
+#[cfg(test)]
+mod tests {
+    use bex_proto::Generation;
+    use bex_proto::driver::write_part_record;
+
+    use super::*;
+
+    /// Everything that a line comes to.
+    fn told(line: &Line) -> String {
+        match line {
+            Line::Part(part) => format!("{part:?}"),
+            Line::Nothing => "nothing".into(),
+            Line::TurnEnd(end) => format!("{end:?}"),
+            Line::Foreign => "foreign".into(),
+            Line::Garbage => "garbage".into(),
+        }
+    }
+
+    #[test]
+    fn the_short_way_and_the_long_way_come_to_the_same() {
+        let at = "2026-01-02T03:04:05.006Z".parse().expect("a time");
+        let parts = [
+            r#"{"type":"text-delta","id":"1","delta":"a } \" b"}"#,
+            r#"{"type":"data-x","data":{"deep":[1,{"x":"\ud800"}]}}"#,
+            r#"{"type":"tool-output-available","toolCallId":"c","output":"é"}"#,
+        ];
+        // pieces that are put into lines, beside single bytes
+        const PIECES: [&[u8]; 8] = [
+            b"{",
+            b"}",
+            b"\"",
+            b",\"part\":{}",
+            b"\\",
+            b" ",
+            b"\0",
+            b"\xff",
+        ];
+        let mut state = 20_261_130_u64;
+        let mut below = |bound: usize| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize % bound
+        };
+        let (mut short, mut long) = (0, 0);
+        for _ in 0..50_000 {
+            let mut line = Vec::new();
+            let part = parts[below(parts.len())].as_bytes();
+            let turn = TurnNo(1 + below(2) as u32);
+            write_part_record(&mut line, at, turn, PartIndex(below(20) as u32), part);
+            line.pop();
+            for _ in 0..below(3) {
+                let here = below(line.len());
+                match below(3) {
+                    0 => drop(line.remove(here)),
+                    1 => line[here] = line[below(line.len())],
+                    _ => drop(line.splice(here..here, PIECES[below(8)].iter().copied())),
+                }
+            }
+            let line = Bytes::from(line);
+            for form in [Form::Current, Form::Legacy] {
+                let expected = Expected {
+                    turn: TurnNo(1),
+                    generation: Generation(1),
+                    form,
+                };
+                match usual(&expected, &line) {
+                    Some(usual) => {
+                        assert_eq!(told(&usual), told(&any(&expected, &line)), "{line:?}");
+                        short += 1;
+                    }
+                    None => long += 1,
+                }
+            }
+        }
+        assert!(short > 10_000 && long > 10_000, "{short} {long}");
+    }
 }

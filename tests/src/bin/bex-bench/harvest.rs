@@ -19,7 +19,7 @@ use bytes::Bytes;
 use futures::SinkExt;
 use jiff::Timestamp;
 
-use crate::RUNS;
+use crate::{RUNS, parse};
 use bex_tests::bench::database::{Database, GENERATION, WORKSPACE};
 use bex_tests::bench::gateway::{EXEC_KEYS, Gateway, Tee};
 use bex_tests::bench::parts::{USUAL_LINES, parts_of_bytes, size};
@@ -38,7 +38,7 @@ pub async fn run(database: &Database) -> anyhow::Result<Vec<Figure>> {
         copies.push(size(&parts) as f64 / MIB / copy_in(database, &parts).await?);
     }
     let (ours, copies) = (median(ours), median(copies));
-    Ok(vec![Figure {
+    let end_to_end = Figure {
         name: "harvest of a 16 MiB log, end to end",
         value: format!("{ours:.0} MiB/s"),
         beside: format!(
@@ -47,7 +47,8 @@ pub async fn run(database: &Database) -> anyhow::Result<Vec<Figure>> {
         ),
         floor: "≥ 45 % of COPY",
         holds: ours >= 0.45 * copies,
-    }])
+    };
+    Ok(vec![parse::run(&parts)?, end_to_end])
 }
 
 /// Seconds of one harvest.
@@ -94,7 +95,8 @@ async fn harvest(database: &Database, gateway: &Gateway, parts: &[Part]) -> anyh
     Ok(seconds)
 }
 
-fn log(parts: &[Part]) -> Vec<u8> {
+/// A whole turn's log, as the driver writes it.
+pub fn log(parts: &[Part]) -> Vec<u8> {
     let (at, mut digest) = (Timestamp::now(), TurnDigest::default());
     let mut log = log_record(GENERATION, "bench", TurnNo(1)).into_bytes();
     for part in parts {

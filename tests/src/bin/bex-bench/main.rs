@@ -5,6 +5,7 @@
 mod append;
 mod harvest;
 mod live;
+mod parse;
 mod replay;
 mod splice;
 
