@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Context, bail, ensure};
 use serde_json::Value;
 
-use crate::{chart, objects};
+use crate::{chart, objects, root};
 
 /// The namespace of the release.
 pub const NAMESPACE: &str = "plane";
@@ -112,7 +112,31 @@ pub fn validate(objects: &[Value], version: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn variable(name: &str) -> anyhow::Result<std::path::PathBuf> {
+/// Checks an object of an operator, of which no cluster has a schema of its own, against the one in `tests/chart/schemas`.
+///
+/// # Errors
+/// When there is none for its kind, and the validator's words.
+pub fn validate_foreign(object: &Value) -> anyhow::Result<()> {
+    let kind = objects::at(object, "/kind").to_lowercase();
+    let schema = root().join(format!("tests/chart/schemas/{kind}.json"));
+    ensure!(schema.is_file(), "no schema for {}", objects::name(object));
+    // the library that the other validator brought
+    let python = variable("BEX_KUBERNETES_VALIDATE")?.with_file_name("python");
+    let dir = tempfile::tempdir()?;
+    let file = dir.path().join("object.json");
+    std::fs::write(&file, object.to_string())?;
+    let done = Command::new(python)
+        .args(["-W", "ignore", "-m", "jsonschema", "-i"])
+        .args([&file, &schema])
+        .output()?;
+    let said =
+        String::from_utf8_lossy(&done.stdout).into_owned() + &String::from_utf8_lossy(&done.stderr);
+    ensure!(done.status.success(), "{}: {said}", objects::name(object));
+    Ok(())
+}
+
+/// What `scripts/chart` says by a variable.
+pub(crate) fn variable(name: &str) -> anyhow::Result<std::path::PathBuf> {
     let value: Option<OsString> = std::env::var_os(name);
     let value = value.with_context(|| format!("{name} is not set: run scripts/chart"))?;
     Ok(value.into())

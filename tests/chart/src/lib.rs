@@ -1,11 +1,12 @@
 //! The Helm chart without a cluster: what it renders, who may reach whom, and its README.
 //!
-//! Helm renders, as it would for an installation; everything here looks at what came out. `scripts/chart` brings Helm and the schemas and
-//! says by `BEX_HELM` and `BEX_KUBERNETES_VALIDATE` where they are.
+//! Helm renders, as it would for an installation; everything here looks at what came out. `scripts/chart` brings Helm, the schemas and
+//! Prometheus' `promtool` and says by `BEX_HELM`, `BEX_KUBERNETES_VALIDATE` and `BEX_PROMTOOL` where they are.
 
 pub mod helm;
 pub mod network;
 pub mod objects;
+pub mod promtool;
 pub mod readme;
 pub mod tables;
 

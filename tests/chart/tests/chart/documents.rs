@@ -1,10 +1,10 @@
 //! Documents that describe the chart or what it watches are current.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bex_testchart::objects::{at, items, of_kind};
-use bex_testchart::{helm, readme, tables, text};
-use serde_json::Value;
+use bex_testchart::{helm, promtool, readme, tables, text};
+use serde_json::{Value, json};
 
 /// What a counter's name has in the text that is scraped and not in the table.
 const SUFFIXES: [&str; 4] = ["_bucket", "_count", "_sum", "_total"];
@@ -103,6 +103,11 @@ fn every_alert_watches_a_metric_that_exists_and_has_an_entry_in_the_runbook() {
 
 #[test]
 fn the_dashboard_shows_metrics_that_exist() {
+    queries_of_the_dashboard();
+}
+
+/// Each names metrics that exist, and none else.
+fn queries_of_the_dashboard() -> Vec<String> {
     let known = known_metrics();
     let objects = helm::render("full", &[]).unwrap();
     let mut maps = of_kind(&objects, "ConfigMap");
@@ -117,13 +122,84 @@ fn the_dashboard_shows_metrics_that_exist() {
         .map(|target| at(target, "/expr").to_owned())
         .collect();
     assert!(queries.len() >= 10, "{}", queries.len());
-    for query in queries {
-        let named = metrics_of(&query);
+    for query in &queries {
+        let named = metrics_of(query);
         assert!(!named.is_empty(), "{query}");
         for metric in named {
             assert!(is_known(&known, &metric), "{query}: {metric}");
         }
     }
+    queries
+}
+
+#[test]
+fn every_query_is_one_for_prometheus() {
+    let panels = queries_of_the_dashboard();
+    let panels = panels.iter().enumerate();
+    let panels = panels.map(|(n, query)| json!({"record": format!("panel:{n}"), "expr": query}));
+    let mut all = rules();
+    all.extend(panels);
+    promtool::check(&all).unwrap();
+    for wrong in [
+        "rate(bex_gateway_streams)",
+        "sum by pod (bex_gateway_streams",
+    ] {
+        let rule = json!({"record": "wrong", "expr": wrong});
+        assert!(promtool::check(&[rule]).is_err(), "{wrong}");
+    }
+}
+
+/// A word that no label has makes a query that never finds anything.
+#[test]
+fn queries_ask_for_values_that_labels_have() {
+    let codes: BTreeSet<String> = tables::rows(&text("docs/errors.md").unwrap())
+        .iter()
+        .flat_map(|row| tables::code(&row[0]))
+        .collect();
+    let mut words: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for row in tables::rows(&text("docs/metrics.md").unwrap()) {
+        let labels = row[2].split(';').filter_map(|l| l.trim().split_once(": "));
+        for (label, values) in labels {
+            let known = words.entry(label.trim_matches('`').to_owned()).or_default();
+            match values {
+                "errors.md" => known.extend(codes.iter().cloned()),
+                "HTTP" => drop(known.insert("5..".to_owned())),
+                _ => known.extend(values.split_whitespace().map(str::to_owned)),
+            }
+        }
+    }
+    let mut queries = queries_of_the_dashboard();
+    queries.extend(rules().iter().map(|rule| at(rule, "/expr").to_owned()));
+    let mut asked = 0;
+    for query in &queries {
+        for (label, value) in matchers(query) {
+            // what the cluster's discovery gives, and names, which are looked at elsewhere
+            if ["namespace", "__name__"].contains(&label.as_str()) {
+                continue;
+            }
+            for word in value.split('|') {
+                asked += 1;
+                let known = words.get(&label);
+                assert!(
+                    known.is_some_and(|k| k.contains(word)),
+                    "{query}: no {label} is ever {word}"
+                );
+            }
+        }
+    }
+    assert!(asked > 20, "{asked}");
+}
+
+/// Label and value of every matcher.
+fn matchers(query: &str) -> Vec<(String, String)> {
+    let braces = query.split('{').skip(1).filter_map(|r| r.split_once('}'));
+    let each = braces.flat_map(|(within, _)| within.split("\",").map(str::trim));
+    each.filter_map(|matcher| {
+        let (label, value) = matcher.split_once('=')?;
+        let value = value.trim_matches(['~', '"']);
+        Some((label.trim_end_matches('!').to_owned(), value.to_owned()))
+    })
+    .collect()
 }
 
 #[test]

@@ -4,7 +4,7 @@ use bex_testchart::helm::{self, CLUSTERS, NAMESPACE, VALUES};
 use bex_testchart::objects::{at, items, name, of_kind, pods};
 use serde_json::{Value, json};
 
-/// Of operators, of whom no schema is at hand; their few fields are looked at below.
+/// Of operators: no cluster has it by itself.
 const FOREIGN: &str = "monitoring.coreos.com/v1";
 
 #[test]
@@ -12,7 +12,9 @@ fn every_set_of_values_lints_and_is_valid_in_old_and_new_clusters() {
     for values in VALUES {
         helm::lint(values).unwrap();
         let mut objects = helm::render(values, &[]).unwrap();
-        objects.retain(|object| at(object, "/apiVersion") != FOREIGN);
+        for foreign in objects.extract_if(.., |o| at(o, "/apiVersion") == FOREIGN) {
+            helm::validate_foreign(&foreign).unwrap();
+        }
         assert!(objects.len() > 20, "{values}: {} objects", objects.len());
         for version in CLUSTERS {
             helm::validate(&objects, version).unwrap();
@@ -32,6 +34,21 @@ fn an_unknown_field_would_be_found() {
         .unwrap_err()
         .to_string();
     assert!(fault.contains("replica"), "{fault}");
+
+    let objects = helm::render("full", &[]).unwrap();
+    for (kind, pointer, wrong) in [
+        ("ServiceMonitor", "/spec/endpoints/0", "scrapeTimout"),
+        ("PrometheusRule", "/spec/groups/0/rules/0", "annotation"),
+    ] {
+        let mut object = of_kind(&objects, kind).next().unwrap().clone();
+        helm::validate_foreign(&object).unwrap();
+        object.pointer_mut(pointer).unwrap()[wrong] = json!("1");
+        let fault = helm::validate_foreign(&object).unwrap_err().to_string();
+        assert!(fault.contains(wrong), "{fault}");
+    }
+    let mut object = of_kind(&objects, "PrometheusRule").next().unwrap().clone();
+    object["spec"]["groups"][0]["rules"][0]["for"] = json!("5 min");
+    assert!(helm::validate_foreign(&object).is_err());
 }
 
 #[test]
