@@ -36,6 +36,8 @@ pub struct Swept {
     pub parts: u64,
     /// Audit rows forgotten.
     pub audit_rows: u64,
+    /// Audit rows closed because nobody else will.
+    pub lost_streams: u64,
     /// Workspaces that are being deleted and still have something.
     pub winding_down: u64,
 }
@@ -58,6 +60,7 @@ pub async fn run(db: Db, default_days: u32, metrics: TickMetrics, cancel: Cancel
                     sessions = swept.sessions,
                     parts = swept.parts,
                     audit_rows = swept.audit_rows,
+                    lost_streams = swept.lost_streams,
                     winding_down = swept.winding_down,
                     "forgot what is kept no longer"
                 );
@@ -76,7 +79,10 @@ pub async fn run(db: Db, default_days: u32, metrics: TickMetrics, cancel: Cancel
 /// # Errors
 /// Store trouble; the next round goes on.
 pub async fn sweep(db: &Db, default_days: u32) -> Result<Swept, StoreError> {
-    let mut swept = Swept::default();
+    let mut swept = Swept {
+        lost_streams: db.close_lost_streams().await?,
+        ..Swept::default()
+    };
     for kept in db.kept_workspaces().await? {
         let policy = kept.policy.as_ref();
         let days = policy.and_then(|p| p.retention_days);

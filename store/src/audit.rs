@@ -1,6 +1,8 @@
 //! Who looked and who did what. Content-free: no prompt, no part. These rows outlive their sessions.
 
-use bex_proto::{SessionId, WorkspaceId};
+use std::time::Duration;
+
+use bex_proto::{SessionId, WorkspaceId, limits};
 
 use crate::error::StoreError;
 use crate::pool::Db;
@@ -44,6 +46,10 @@ pub struct AuditEvent<'a> {
     pub detail: Option<&'a str>,
 }
 
+/// The word for a stream whose gateway did not live to say how it ended, or never heard that it began.
+const LOST: &str = "lost";
+/// Beyond [`limits::STREAM_CEILING`]: what a stream's last words and its row may take.
+const LOST_MARGIN: Duration = Duration::from_secs(600);
 /// Rows of one sweep.
 const SWEEP_BATCH: i64 = 10_000;
 
@@ -98,6 +104,27 @@ impl Db {
         )
         .await
         .map(drop)
+    }
+
+    /// Closes, as `lost`, a batch of streams that nobody closed and that are older than any can be; returns how many.
+    ///
+    /// # Errors
+    /// Store trouble only.
+    pub async fn close_lost_streams(&self) -> Result<u64, StoreError> {
+        let oldest = limits::STREAM_CEILING + LOST_MARGIN;
+        self.execute(
+            "close_lost_streams",
+            "UPDATE stream_audit SET closed_at = now(), result = $1
+              WHERE id IN (SELECT id FROM stream_audit WHERE closed_at IS NULL
+                              AND opened_at < now() - $2 * interval '1 second'
+                            ORDER BY opened_at LIMIT $3) AND closed_at IS NULL",
+            &[
+                text(&LOST),
+                float8(&oldest.as_secs_f64()),
+                int8(&SWEEP_BATCH),
+            ],
+        )
+        .await
     }
 
     /// Records an event.

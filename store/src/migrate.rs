@@ -33,6 +33,11 @@ const MIGRATIONS: &[(i32, &str, &str)] = &[
         "retention",
         include_str!("../migrations/0009_retention.sql"),
     ),
+    (
+        10,
+        "lost_streams",
+        include_str!("../migrations/0010_lost_streams.sql"),
+    ),
 ];
 
 /// Key of the session lock ("bexmigr" in ASCII): one migrator at a time per database.

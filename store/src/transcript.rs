@@ -6,5 +6,5 @@ mod heads;
 mod read;
 
 pub use append::{Append, AppendError, AppendOutcome, Appended, HarvestStep, Marks};
-pub use heads::PartHead;
+pub use heads::{EarlierCall, PartHead};
 pub use read::{FeedPage, StoredPart};

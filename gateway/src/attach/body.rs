@@ -170,7 +170,7 @@ impl Out {
             tokio::select! {
                 done = what.as_mut() => return Ok(done),
                 () = sleep_until(beat) => self.buffer.put_slice(sse::KEEP_ALIVE.as_bytes()),
-                () = self.slot.left() => return Err(ViewerGone::Left),
+                gone = self.slot.left() => return Err(gone),
             }
         }
     }
@@ -346,6 +346,23 @@ mod tests {
             out.quietly(std::future::pending::<()>()).await,
             Err(ViewerGone::Left)
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_gives_up_on_a_stalled_socket_says_so() {
+        for (waited, gone) in [
+            (limits::WRITE_STALL, ViewerGone::Stalled),
+            (limits::WRITE_STALL / 2, ViewerGone::Left),
+        ] {
+            let (mut out, mut body) = stream(());
+            out.event(b"1");
+            out.flush().await.expect("one frame fits");
+            assert_eq!(next(&mut body).await, "data: 1\n\n");
+            // it is being written, and nobody reads
+            tokio::time::sleep(waited).await;
+            drop(body);
+            assert_eq!(out.quietly(std::future::pending::<()>()).await, Err(gone));
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,7 +1,7 @@
 //! What can be known of a transcript without reading payloads.
 
 use bex_proto::ids::PartId;
-use bex_proto::{PartIndex, SessionId, TurnNo};
+use bex_proto::{PartIndex, SessionId, TurnNo, limits};
 
 use crate::error::StoreError;
 use crate::pool::Db;
@@ -20,6 +20,17 @@ pub struct PartHead {
 
 /// Heads of one page.
 const HEADS_PAGE: i64 = 10_000;
+
+/// A call's input and its answer, of turns that came before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EarlierCall {
+    /// The turn it was made in.
+    pub turn: TurnNo,
+    /// The chunk's type.
+    pub kind: String,
+    /// The tool call id.
+    pub chunk_id: Option<String>,
+}
 
 impl Db {
     /// The first index of a turn that is not stored: where its contiguous prefix ends. 0 when nothing is stored.
@@ -107,6 +118,48 @@ impl Db {
             .map(|row| {
                 Ok(PartHead {
                     index: index(row, "part_index")?,
+                    kind: get(row, "kind")?,
+                    chunk_id: get(row, "chunk_id")?,
+                })
+            })
+            .collect()
+    }
+
+    /// The tool calls of turns before `before`'s that no step divides from it, oldest first: a call in its turn may use their ids
+    /// again. Of more than four chunks for each of [`limits::KNOWN_CALLS`] the newest.
+    ///
+    /// # Errors
+    /// Store trouble only.
+    pub async fn calls_before(
+        &self,
+        session: &SessionId,
+        before: PartId,
+    ) -> Result<Vec<EarlierCall>, StoreError> {
+        let rows = self
+            .query(
+                "calls_before",
+                "WITH step AS (
+                     SELECT turn, part_index FROM transcript_parts
+                      WHERE session_id = $1 AND (turn, part_index) < ($2, $3) AND kind LIKE 'start-step%'
+                      ORDER BY turn DESC, part_index DESC LIMIT 1)
+                 SELECT turn, kind, chunk_id FROM transcript_parts
+                  WHERE session_id = $1 AND turn < $2 AND kind LIKE 'tool-%' AND kind NOT LIKE 'tool-input-delta%'
+                    AND (turn, part_index) > (coalesce((SELECT turn FROM step), 0),
+                                              coalesce((SELECT part_index FROM step), 0))
+                  ORDER BY turn DESC, part_index DESC LIMIT $4",
+                &[
+                    text(&session.as_str()),
+                    int4(&turn_no(before.turn)),
+                    int4(&number(before.index.0)),
+                    int8(&(4 * limits::KNOWN_CALLS as i64)),
+                ],
+            )
+            .await?;
+        rows.iter()
+            .rev()
+            .map(|row| {
+                Ok(EarlierCall {
+                    turn: TurnNo(unsigned(row, "turn")?),
                     kind: get(row, "kind")?,
                     chunk_id: get(row, "chunk_id")?,
                 })

@@ -85,6 +85,16 @@ async fn the_gateway_can_do_exactly_its_list() {
         .close_stream_audit(row, "done", 2, 100)
         .await
         .unwrap();
+    // its gateway was killed
+    gateway.open_stream_audit(&opened).await.unwrap();
+    assert_eq!(
+        store.db.close_lost_streams().await.unwrap(),
+        0,
+        "it may run"
+    );
+    store.sql("UPDATE stream_audit SET opened_at = now() - interval '5 hours'");
+    assert_eq!(store.db.close_lost_streams().await.unwrap(), 1);
+    assert_eq!(store.db.close_lost_streams().await.unwrap(), 0);
     let event = AuditEvent {
         workspace: &workspace(),
         subject: "s",

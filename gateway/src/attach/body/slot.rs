@@ -37,8 +37,10 @@ struct State {
     frame: Bytes,
     /// When it was put, or its last piece taken.
     moved_at: Instant,
+    /// When a piece was taken last.
+    taken_at: Instant,
     end: Option<End>,
-    has_left: bool,
+    gone: Option<ViewerGone>,
     writer: Option<Waker>,
     reader: Option<Waker>,
 }
@@ -48,8 +50,9 @@ impl Slot {
         Self(Mutex::new(State {
             frame: Bytes::new(),
             moved_at: Instant::now(),
+            taken_at: Instant::now(),
             end: None,
-            has_left: false,
+            gone: None,
             writer: None,
             reader: None,
         }))
@@ -75,8 +78,8 @@ impl Slot {
 
     fn poll_room(&self, cx: &mut Context<'_>) -> Poll<Result<(), ViewerGone>> {
         let mut state = self.state();
-        if state.has_left {
-            return Poll::Ready(Err(ViewerGone::Left));
+        if let Some(gone) = state.gone {
+            return Poll::Ready(Err(gone));
         }
         if state.frame.is_empty() {
             return Poll::Ready(Ok(()));
@@ -114,6 +117,7 @@ impl Slot {
             let length = state.frame.len().min(PIECE_BYTES);
             let piece = state.frame.split_to(length);
             state.moved_at = Instant::now();
+            state.taken_at = state.moved_at;
             if state.frame.is_empty() {
                 // the last piece is not to be held by what it was split from
                 state.frame = Bytes::new();
@@ -134,22 +138,28 @@ impl Slot {
     /// The connection takes nothing any more.
     pub(super) fn leave(&self) {
         let mut state = self.state();
-        state.has_left = true;
+        // one that waits for the next frame took all there was
+        let is_stalled = state.reader.is_none() && state.taken_at.elapsed() >= limits::WRITE_STALL;
+        state.gone.get_or_insert(if is_stalled {
+            ViewerGone::Stalled
+        } else {
+            ViewerGone::Left
+        });
         state.frame = Bytes::new();
         wake(state.writer.take(), state);
     }
 
-    /// Waits until the connection takes nothing any more.
-    pub(super) async fn left(&self) {
+    /// Waits until the connection takes nothing any more, and says why.
+    pub(super) async fn left(&self) -> ViewerGone {
         poll_fn(|cx| {
             let mut state = self.state();
-            if state.has_left {
-                return Poll::Ready(());
+            if let Some(gone) = state.gone {
+                return Poll::Ready(gone);
             }
             state.writer = Some(cx.waker().clone());
             Poll::Pending
         })
-        .await;
+        .await
     }
 }
 

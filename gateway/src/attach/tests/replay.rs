@@ -222,6 +222,53 @@ async fn a_viewer_that_was_at_the_end_of_a_cut_turn_is_not_told_its_ends_again()
     );
 }
 
+/// A call, and its answer.
+fn call(output: u32) -> [String; 2] {
+    [
+        r#"{"type":"tool-input-available","toolCallId":"c","toolName":"x","input":{},"providerExecuted":true}"#.into(),
+        format!(r#"{{"type":"tool-output-available","toolCallId":"c","output":{output},"providerExecuted":true}}"#),
+    ]
+}
+
+#[tokio::test]
+async fn an_id_that_names_another_call_is_set_apart_behind_any_cursor() {
+    let rig = Rig::new().await;
+    let (session, _) = rig.running().await;
+    let first = call(1);
+    rig.store(&session, 1, &parts(1, &first)).await;
+    rig.settle(&session, 1, 1, Some(&first)).await;
+    rig.next_turn(&session).await;
+    rig.deliver(&session).await;
+    let mut second = vec![r#"{"type":"data-x","data":1}"#.to_owned()];
+    second.extend(call(2));
+    rig.store(&session, 2, &parts(2, &second)).await;
+    rig.settle(&session, 2, 2, Some(&second)).await;
+    let whole = rig.read(&session).await.rest().await;
+    let step = r#"{"type":"start-step"}"#;
+    let at = whole.iter().position(|event| event == step);
+    let at = at.expect("the second call is set apart");
+    assert!(whole[at + 1].starts_with("2.1 "), "{whole:?}");
+    for cursor in ["1.0", "1.1", "2.0"] {
+        let mut stream = Stream::of(
+            rig.send(read_ticket(&session).after(cursor).request())
+                .await,
+        );
+        assert_eq!(
+            stream.rest().await[..]
+                .iter()
+                .rev()
+                .take(4)
+                .collect::<Vec<_>>(),
+            whole.iter().rev().take(4).collect::<Vec<_>>(),
+            "after {cursor}"
+        );
+    }
+    // in the middle of the call it is one call
+    let mut stream = Stream::of(rig.send(read_ticket(&session).after("2.1").request()).await);
+    let rest = stream.rest().await;
+    assert!(rest[0].starts_with("2.2 "), "{rest:?}");
+}
+
 #[tokio::test]
 async fn a_replay_waits_for_memory_and_then_goes_on() {
     let rig = Rig::new().await;

@@ -4,11 +4,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use bex_proto::PartIndex;
 use bex_proto::ids::PartId;
-use bex_proto::limits;
 use bex_proto::transcript::Part;
-use bex_proto::ui_stream::{ChunkHead, ChunkKind};
+use bex_proto::ui_stream::{ChunkHead, ChunkKind, Guard};
+use bex_proto::{PartIndex, TurnNo, limits};
 use tokio::time::Instant;
 
 use super::{Opened, Stop, Viewer};
@@ -21,8 +20,41 @@ pub(in crate::attach) struct Silence {
     pub(super) until: PartId,
     state: ViewerState,
     stored: OpenInputs,
-    /// Tool inputs that came in silence and may not be stored yet; shared with the tail, and no more than it may hold.
-    heard: Vec<Arc<Part>>,
+    heard: HeardInputs,
+}
+
+/// Inputs of open tool calls that came in silence and may not be stored yet; shared with the tail, and no more than it may hold.
+#[derive(Debug, Default)]
+struct HeardInputs {
+    parts: Vec<Arc<Part>>,
+    bytes: usize,
+}
+
+impl HeardInputs {
+    /// Keeps a part. `false`, and nothing is kept, when that is more than may be.
+    fn hear(&mut self, part: &Arc<Part>, guard: &Guard) -> bool {
+        if !self.has_room(part) {
+            self.parts.retain(|part| is_of_open_tool(part, guard));
+            self.bytes = self.parts.iter().map(|part| part.bytes.len()).sum();
+        }
+        let has_room = self.has_room(part);
+        if has_room {
+            self.bytes += part.bytes.len();
+            self.parts.push(Arc::clone(part));
+        } else {
+            *self = Self::default();
+        }
+        has_room
+    }
+
+    fn has_room(&self, part: &Part) -> bool {
+        self.parts.len() < limits::TAIL_PARTS && self.bytes + part.bytes.len() <= limits::TAIL_BYTES
+    }
+}
+
+fn is_of_open_tool(part: &Part, guard: &Guard) -> bool {
+    let id = part.head.chunk_id.as_deref();
+    id.is_some_and(|id| guard.is_open_tool(id))
 }
 
 /// Where the inputs of tools without output stand, by tool call.
@@ -75,6 +107,9 @@ impl Viewer {
                 index: wanted.index.min(end),
             }
         };
+        if cursor.turn > TurnNo::FIRST {
+            self.recall(wanted).await?;
+        }
         let mut stored = OpenInputs::default();
         let mut from = PartIndex(0);
         loop {
@@ -98,7 +133,7 @@ impl Viewer {
             until: cursor,
             state,
             stored,
-            heard: Vec::new(),
+            heard: HeardInputs::default(),
         });
         self.opened = match state {
             ViewerState::Kept => Opened::Before,
@@ -110,15 +145,33 @@ impl Viewer {
         Ok(at)
     }
 
+    /// The calls of earlier turns in the step the viewer is in: an id that is used again names another call.
+    async fn recall(&mut self, wanted: PartId) -> Result<(), Stop> {
+        let session = self.claims.ses.clone();
+        let calls = self
+            .ask(|db| {
+                let s = session.clone();
+                async move { db.calls_before(&s, wanted).await }
+            })
+            .await?;
+        for call in calls {
+            let head = ChunkHead::from_columns(&call.kind, call.chunk_id.as_deref());
+            self.guard.skip(call.turn, &head);
+        }
+        self.forget_message();
+        Ok(())
+    }
+
     /// A part the viewer has already.
     pub(super) fn pass_over(&mut self, part: &Arc<Part>) {
         self.guard.skip(part.id.turn, &part.head);
         if let Some(silence) = &mut self.silence
             && silence.state == ViewerState::Fresh
             && is_tool_input(&part.head.kind)
-            && silence.heard.len() < limits::TAIL_PARTS
+            && !silence.heard.hear(part, &self.guard)
         {
-            silence.heard.push(Arc::clone(part));
+            // their inputs cannot be started again
+            self.guard.forget_open_calls();
         }
     }
 
@@ -155,14 +208,10 @@ impl Viewer {
             while wanted.next_if(|next| *next <= index).is_some() {}
             self.send_if_full().await?;
         }
-        for part in silence.heard {
-            if part
-                .head
-                .chunk_id
-                .as_deref()
-                .is_some_and(|id| self.guard.is_open_tool(id))
-            {
+        for part in silence.heard.parts {
+            if is_of_open_tool(&part, &self.guard) {
                 self.out.event(&part.bytes);
+                self.send_if_full().await?;
             }
         }
         Ok(())
@@ -180,5 +229,54 @@ impl Viewer {
                 Err(error) => self.store_trouble(&error, until).await?,
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    fn heard(
+        inputs: &mut HeardInputs,
+        guard: &mut Guard,
+        index: u32,
+        id: &str,
+        bytes: usize,
+    ) -> bool {
+        let text = format!(
+            r#"{{"type":"tool-input-available","toolCallId":"{id}","toolName":"x","input":"{}"}}"#,
+            "y".repeat(bytes)
+        );
+        let part = Part {
+            id: PartId::new(1, index),
+            head: ChunkHead::from_columns("tool-input-available", Some(id)),
+            bytes: Bytes::from(text),
+            spoken_at: None,
+        };
+        guard.skip(part.id.turn, &part.head);
+        inputs.hear(&Arc::new(part), guard)
+    }
+
+    fn answer(guard: &mut Guard, id: &str) {
+        let head = ChunkHead::from_columns("tool-output-available", Some(id));
+        guard.skip(TurnNo::FIRST, &head);
+    }
+
+    #[test]
+    fn inputs_of_open_calls_are_kept_as_far_as_the_tail_goes() {
+        let (mut inputs, mut guard) = (HeardInputs::default(), Guard::new());
+        let large = limits::TAIL_BYTES / 3;
+        assert!(heard(&mut inputs, &mut guard, 0, "a", large));
+        assert!(heard(&mut inputs, &mut guard, 1, "b", large));
+        answer(&mut guard, "a");
+        // what was answered makes room
+        assert!(heard(&mut inputs, &mut guard, 2, "c", large));
+        assert_eq!(inputs.parts.len(), 2);
+        assert!(!heard(&mut inputs, &mut guard, 3, "d", large));
+        assert_eq!((inputs.parts.len(), inputs.bytes), (0, 0));
+        guard.forget_open_calls();
+        assert!(["b", "c", "d"].iter().all(|id| !guard.is_open_tool(id)));
     }
 }

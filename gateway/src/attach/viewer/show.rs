@@ -79,6 +79,12 @@ impl Viewer {
         self.outputs.clear();
     }
 
+    /// The message was ended for this viewer before.
+    pub(super) fn forget_message(&mut self) {
+        self.guard.end(&mut self.outputs);
+        self.outputs.clear();
+    }
+
     /// Leaves nothing half-open at a turn's end.
     pub(super) fn end_message(&mut self) {
         let mut outputs = std::mem::take(&mut self.outputs);

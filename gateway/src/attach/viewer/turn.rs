@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bex_proto::ids::PartId;
 use bex_proto::session::Verdict;
-use bex_proto::ui_stream::{Guard, Place, live_marker};
+use bex_proto::ui_stream::{Place, live_marker};
 use bex_proto::{Generation, PartIndex, TurnNo};
 use bex_store::turns::TurnRow;
 use bex_store::wake::Channel;
@@ -242,7 +242,7 @@ impl Viewer {
         match std::mem::take(&mut self.opened) {
             Opened::Here => self.end_message(),
             // a viewer that kept its state and was sent nothing more of this turn had its ends before; a second end is an error to it
-            Opened::Before => self.guard = Guard::for_profile(self.guard.profile()),
+            Opened::Before => self.forget_message(),
         }
         if let Some(reason) = row.reason.filter(|_| row.verdict == Verdict::Truncated) {
             self.out

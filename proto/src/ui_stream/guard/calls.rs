@@ -71,6 +71,13 @@ impl Guard {
         }
     }
 
+    /// What was said of the open calls cannot be given to this viewer: to it they were never begun.
+    pub fn forget_open_calls(&mut self) {
+        self.tools.retain(|_, tool| !tool.progress.is_open());
+        self.calls.retain(|id| self.tools.contains_key(id));
+        self.streaming.clear();
+    }
+
     /// Clients look for a half-streamed call in the current step only.
     pub(super) fn next_step(&mut self, out: &mut Vec<Output>) {
         let streaming = std::mem::take(&mut self.streaming);
