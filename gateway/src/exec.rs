@@ -194,6 +194,7 @@ impl Exec {
                     Look::Running {
                         terminating: true, ..
                     }
+                    | Look::Leaving
                     | Look::Gone => Err(ExecCode::SandboxTerminated.into()),
                     Look::NotYet | Look::Unknown => Err(ExecCode::ExecTransport.into()),
                 }

@@ -47,6 +47,8 @@ pub enum Look {
         /// Whether it is being removed: its log may still be read, nothing new may be started.
         terminating: bool,
     },
+    /// Being removed, and its driver answers no more: its log may still be read, nothing else will ever be possible.
+    Leaving,
     /// Being made.
     NotYet,
     /// Gone for good; also when another UID or generation stands in its place.
@@ -63,7 +65,8 @@ impl Look {
     pub fn lets_in(self, operation: &Operation) -> Result<(), ExecStartError> {
         match self {
             Self::Running { terminating, .. } if reads(operation) || !terminating => Ok(()),
-            Self::Running { .. } | Self::Gone => Err(ExecStartError::Gone),
+            Self::Leaving if reads(operation) => Ok(()),
+            Self::Running { .. } | Self::Leaving | Self::Gone => Err(ExecStartError::Gone),
             Self::NotYet | Self::Unknown => Err(ExecStartError::NotReachable),
         }
     }

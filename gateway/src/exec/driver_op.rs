@@ -80,7 +80,11 @@ impl Exec {
                 }
                 // nobody listens: it may have gone since it was looked at
                 match self.deps.targets.look(&located.target).await {
-                    Look::Gone => Err(ExecCode::SandboxTerminated),
+                    Look::Gone
+                    | Look::Leaving
+                    | Look::Running {
+                        terminating: true, ..
+                    } => Err(ExecCode::SandboxTerminated),
                     Look::Running { .. } | Look::NotYet | Look::Unknown => {
                         Err(ExecCode::ExecTransport)
                     }

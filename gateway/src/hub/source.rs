@@ -114,7 +114,8 @@ impl Reading<'_> {
         let address = match self.deps.targets.look(self.target).await {
             Look::Running { address, .. } => address,
             Look::Gone => return Ok(SourceEnd::Gone),
-            Look::Unknown | Look::NotYet => return Err(Broken::NotDialable),
+            // one that leaves is not gone yet
+            Look::Unknown | Look::NotYet | Look::Leaving => return Err(Broken::NotDialable),
         };
         let from = self.begin().await?;
         let connection =

@@ -139,8 +139,11 @@ impl Targets for KubernetesTargets {
             Sight::Gone(_) => return Look::Gone,
             Sight::Unknown => return Look::Unknown,
         };
-        let Some(ip) = alive.ready_at else {
-            return Look::NotYet;
+        let ip = match alive.ready_at {
+            Some(ip) => ip,
+            // it will not become ready any more
+            None if alive.terminating => return Look::Leaving,
+            None => return Look::NotYet,
         };
         if !self.reach.allows(ip) {
             warn!(session = %target.session, %ip, "a pod's address is in none of the configured ranges");

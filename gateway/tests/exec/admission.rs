@@ -212,18 +212,22 @@ async fn the_target_is_looked_at_first() {
         refused(&house.call(&observe()).await, status, code);
     }
     // one that is being removed may still be read, and nothing else
-    house.look(Look::Running {
-        address: "127.0.0.1:1".parse().expect("an address"),
-        terminating: true,
-    });
-    refused(&house.call(&run()).await, 404, "sandbox_terminated");
     let turn = Operation::Turn {
         turn: TurnNo(1),
         priming: None,
     };
-    refused(&house.call(&turn).await, 404, "sandbox_terminated");
-    assert_eq!(house.started(), 0);
-    assert_eq!(house.call(&observe()).await.exit().exit_code, 0);
+    let removed = Look::Running {
+        address: "127.0.0.1:1".parse().expect("an address"),
+        terminating: true,
+    };
+    for (reads, look) in [(0, removed), (1, Look::Leaving)] {
+        house.look(look);
+        for operation in [run(), turn.clone()] {
+            refused(&house.call(&operation).await, 404, "sandbox_terminated");
+        }
+        assert_eq!(house.started(), reads);
+        assert_eq!(house.call(&observe()).await.exit().exit_code, 0);
+    }
     // a life that the store does not know
     *house.records.row.lock().expect("no panic") = None;
     refused(&house.call(&observe()).await, 404, "sandbox_terminated");

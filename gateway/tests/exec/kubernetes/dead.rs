@@ -199,7 +199,17 @@ async fn a_pod_that_is_being_deleted_can_be_read_and_nothing_else() {
     });
     let (bytes, failures) = world.harvest().await;
     assert_eq!((bytes == log, failures.len()), (true, 0));
-    assert_eq!(world.call(&run("true", None)).await.problem(), gone());
+    let turn = Operation::Turn {
+        turn: TurnNo(1),
+        priming: None,
+    };
+    for operation in [turn, stop(), run("true", None)] {
+        assert_eq!(
+            world.call(&operation).await.problem(),
+            gone(),
+            "{operation:?}"
+        );
+    }
     assert_eq!(world.cluster.execs().len(), 1, "the harvest's");
     world.nothing_is_left().await;
 }
