@@ -5,13 +5,14 @@
 
 mod orders;
 mod project;
+mod record;
 mod speaker;
 mod work;
 
 pub use orders::{Ending, Orders};
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use agent_client_protocol::v1::schema::{
@@ -70,12 +71,13 @@ impl Sessions {
     }
 }
 
-/// Serves one client on standard input and output until it goes away.
+/// Serves one client on standard input and output until it goes away. `records` is where prompts may have their text recorded.
 ///
 /// # Errors
 /// When the connection breaks.
-pub async fn serve() -> Result<(), Error> {
+pub async fn serve(records: Option<PathBuf>) -> Result<(), Error> {
     let sessions = Sessions::default();
+    let records: Option<Arc<Path>> = records.map(Arc::from);
     let (prompted, canceled) = (sessions.clone(), sessions.clone());
     Agent
         .v1()
@@ -105,8 +107,9 @@ pub async fn serve() -> Result<(), Error> {
                 let speaker =
                     speaker::Speaker::new(client.clone(), request.session_id, turn, cancels);
                 // the handler must return for a cancellation to be read
+                let records = records.clone();
                 client.spawn(async move {
-                    let outcome = work::answer(&speaker, &cwd, &orders).await;
+                    let outcome = work::answer(&speaker, &cwd, &orders, records.as_deref()).await;
                     responder.respond_with_result(outcome.or_else(|fault| match fault {
                         speaker::Fault::Canceled => Ok(PromptResponse::new(StopReason::Cancelled)),
                         speaker::Fault::Broken(error) => Err(error),

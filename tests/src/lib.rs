@@ -12,6 +12,7 @@ pub mod dev;
 pub mod edge;
 pub mod eventually;
 pub mod fake_driver;
+pub mod fault_proxy;
 pub mod recording;
 pub mod scenario;
 pub mod stack;

@@ -6,6 +6,7 @@
 mod binaries;
 mod commands;
 mod config;
+mod fleet;
 mod jwks;
 mod keys;
 mod kind;
@@ -19,6 +20,7 @@ pub use bex_testpg::Fsync;
 pub use binaries::bin_dir;
 pub use commands::Ended;
 pub use config::ORIGIN;
+pub use fleet::{Fleet, FleetOptions, Link, Member, Role};
 pub use jwks::{AUDIENCE, ISSUER, Issuer, SigningKey, claims, signed, unsigned};
 pub use keys::{Keys, Tokens, ring};
 pub use kind::{SANDBOX, SandboxKind};
@@ -195,7 +197,7 @@ impl Stack {
             stopped: false,
             _temporary: temporary,
         };
-        stack.migrate()?;
+        migrate(&stack.postgres)?;
         let mut attempts = 1..PORT_ATTEMPTS;
         loop {
             match stack.boot().await {
@@ -232,20 +234,6 @@ impl Stack {
         self.addresses = ports::pick()?;
         self.gateway.forget()?;
         self.api.forget()
-    }
-
-    fn migrate(&self) -> anyhow::Result<()> {
-        self.postgres.create_database(DATABASE, None)?;
-        process::run(
-            "bex-api",
-            &["migrate"],
-            &[("BEX_DATABASE_DIRECT_URL".into(), self.database_url())],
-        )?;
-        for role in ["bex_api", "bex_gateway"] {
-            let sql = format!("CREATE ROLE {role}_login LOGIN IN ROLE {role}");
-            self.postgres.sql(DATABASE, &sql)?;
-        }
-        Ok(())
     }
 
     /// Waits until both processes say that they are ready.
@@ -468,6 +456,18 @@ impl Drop for Stack {
             logs::print_tails(&self.dir);
         }
     }
+}
+
+/// An empty database with our tables and the logins of both programs.
+fn migrate(postgres: &TestPg) -> anyhow::Result<()> {
+    postgres.create_database(DATABASE, None)?;
+    let url = ("BEX_DATABASE_DIRECT_URL".into(), postgres.url(DATABASE));
+    process::run("bex-api", &["migrate"], &[url])?;
+    for role in ["bex_api", "bex_gateway"] {
+        let sql = format!("CREATE ROLE {role}_login LOGIN IN ROLE {role}");
+        postgres.sql(DATABASE, &sql)?;
+    }
+    Ok(())
 }
 
 fn is_port_taken(error: &anyhow::Error) -> bool {

@@ -231,6 +231,19 @@ impl TestPg {
         self.close_keeper();
     }
 
+    /// Ends the server as an operator does: its clients are sent away, a checkpoint is written. One that has not ended after a while
+    /// is stopped.
+    pub fn shut_down(&mut self) {
+        if let Some(pid) = self.pid() {
+            let _ = kill(Pid::from_raw(pid), Signal::SIGINT);
+        }
+        let deadline = Instant::now() + Duration::from_secs(READY_SECONDS);
+        while self.pid().is_some() && Instant::now() < deadline {
+            pause();
+        }
+        self.close_keeper();
+    }
+
     /// Stops the server at once, without a checkpoint.
     pub fn stop(&mut self) {
         self.close_keeper();

@@ -32,6 +32,8 @@ pub struct Orders {
     pub gate: Option<String>,
     /// `recall=1`: say first what was asked in that turn, as far as the agent was told.
     pub recall: Option<u32>,
+    /// `record=NAME`: keep the text in a file of that name where the agent may record.
+    pub record: Option<String>,
     /// What it was told before the prompt; no word of it is an order.
     pub memory: String,
     /// `crash`, `hang`.
@@ -58,6 +60,7 @@ impl Orders {
             size: 0,
             gate: None,
             recall: None,
+            record: None,
             memory: String::new(),
             ending: Ending::Normal,
         };
@@ -70,6 +73,7 @@ impl Orders {
                 Some(("size", n)) => orders.size = n.parse().unwrap_or(0).min(SIZE_MAX),
                 Some(("recall", turn)) => orders.recall = turn.parse().ok(),
                 Some(("gate", name)) if is_plain(name) => orders.gate = Some(name.to_owned()),
+                Some(("record", name)) if is_plain(name) => orders.record = Some(name.to_owned()),
                 None if word == "crash" => orders.ending = Ending::Crash,
                 None if word == "hang" => orders.ending = Ending::Hang,
                 _ => {}
@@ -120,9 +124,12 @@ mod tests {
 
     #[test]
     fn orders_are_bounded() {
-        let orders = Orders::read("parts=4294967295 size=99999999999 pace=0 gate=../x");
+        let orders = Orders::read("parts=4294967295 size=99999999999 pace=0 gate=../x record=a/b");
         assert_eq!(orders.parts, PARTS_MAX);
-        assert_eq!((orders.pace, orders.gate), (None, None));
+        assert_eq!(
+            (orders.pace, orders.gate, orders.record),
+            (None, None, None)
+        );
         assert!(orders.size <= SIZE_MAX);
     }
 }

@@ -11,6 +11,7 @@ use serde_json::json;
 
 use super::orders::{Ending, Orders};
 use super::project;
+use super::record::Record;
 use super::speaker::{Fault, Permission, Speaker};
 
 /// Exit code of `crash`: EX_SOFTWARE.
@@ -39,6 +40,7 @@ pub(super) async fn answer(
     speaker: &Speaker,
     cwd: &Path,
     orders: &Orders,
+    records: Option<&Path>,
 ) -> Result<PromptResponse, Fault> {
     speaker.think("I look at the directory first, then edit, then check. ")?;
     speaker.plan(&STEPS, 0)?;
@@ -48,7 +50,8 @@ pub(super) async fn answer(
     speaker.plan(&STEPS, 2)?;
     run(speaker, cwd).await?;
     speaker.plan(&STEPS, 3)?;
-    report(speaker, cwd, orders).await?;
+    let record = Record::open(records, orders.record.as_deref())?;
+    report(speaker, cwd, orders, record).await?;
     speaker.plan(&STEPS, STEPS.len())?;
     Ok(PromptResponse::new(StopReason::EndTurn))
 }
@@ -139,7 +142,12 @@ async fn run(speaker: &Speaker, cwd: &Path) -> Result<(), Fault> {
     speaker.ended(&call, status, text.into(), json!({"exitCode": code}))
 }
 
-async fn report(speaker: &Speaker, cwd: &Path, orders: &Orders) -> Result<(), Fault> {
+async fn report(
+    speaker: &Speaker,
+    cwd: &Path,
+    orders: &Orders,
+    mut record: Record,
+) -> Result<(), Fault> {
     if let Some(turn) = orders.recall {
         speaker.say(match orders.recalled(turn) {
             Some(asked) => format!("In turn {turn} I was asked: {asked}\n"),
@@ -162,7 +170,9 @@ async fn report(speaker: &Speaker, cwd: &Path, orders: &Orders) -> Result<(), Fa
                 speaker.wait_for(&cwd.join(gate)).await?;
             }
         }
-        speaker.say(line(n, orders))?;
+        let line = line(n, orders);
+        record.before(&line)?;
+        speaker.say(line)?;
         match pause {
             Some(pause) => speaker.pause(pause).await?,
             None => tokio::task::yield_now().await,

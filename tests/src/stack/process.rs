@@ -85,7 +85,7 @@ impl Process {
     }
 
     /// Starts it; its output is appended to its log.
-    fn start(&mut self) -> anyhow::Result<()> {
+    pub(super) fn start(&mut self) -> anyhow::Result<()> {
         let log = OpenOptions::new().create(true).append(true).open(&self.log);
         let log = log.with_context(|| format!("cannot write {}", self.log.display()))?;
         let child = command(self.name, self.args, &self.env)?
@@ -127,7 +127,7 @@ impl Process {
         self.signal(Signal::SIGTERM);
     }
 
-    fn signal(&self, signal: Signal) {
+    pub(super) fn signal(&self, signal: Signal) {
         if let Some(pid) = self.pid().and_then(|pid| i32::try_from(pid).ok()) {
             let _ = kill(Pid::from_raw(pid), signal);
         }

@@ -134,12 +134,45 @@ impl Sandboxes {
         kill_sessions(&leaders);
     }
 
+    /// The agents of a sandbox: processes of its driver's session that run a program of this name.
+    pub fn agents(&self, sandbox: &Sandbox, program: &str) -> Vec<u32> {
+        let theirs = processes().filter(|p| p.session == sandbox.pid && p.pid != sandbox.pid);
+        theirs
+            .filter(|p| !p.zombie && command_line(p.pid).contains(program))
+            .map(|p| p.pid)
+            .collect()
+    }
+
+    /// Processes that still work for any sandbox below the directory: drivers, and whoever works in a directory of one.
+    pub fn left_processes(&self) -> Vec<(u32, String)> {
+        let below = |p: &Stat| {
+            let works_in = std::fs::read_link(format!("/proc/{}/cwd", p.pid)).unwrap_or_default();
+            p.names(&self.dir) || works_in.starts_with(&self.dir)
+        };
+        processes()
+            .filter(|p| !p.zombie && below(p))
+            .map(|p| {
+                let works_in = std::fs::read_link(format!("/proc/{}/cwd", p.pid));
+                let works_in = works_in.unwrap_or_default();
+                let told = format!("{} in {}", command_line(p.pid), works_in.display());
+                (p.pid, told)
+            })
+            .collect()
+    }
+
+    /// The names of the directories that are there.
+    pub fn left_directories(&self) -> Vec<String> {
+        let name = |dir: PathBuf| Some(dir.file_name()?.to_str()?.to_owned());
+        self.dirs().filter_map(name).collect()
+    }
+
     fn dirs(&self) -> impl Iterator<Item = PathBuf> {
         let entries = std::fs::read_dir(&self.dir).into_iter().flatten();
         entries.filter_map(|entry| Some(entry.ok()?.path()))
     }
 
-    fn all(&self) -> Vec<Sandbox> {
+    /// Every sandbox whose driver listens, or listened.
+    pub fn all(&self) -> Vec<Sandbox> {
         let read = |dir: PathBuf| match self.kind {
             SandboxKind::Local => Sandbox::local(&dir),
             SandboxKind::Kubernetes => Sandbox::pod(&dir),
