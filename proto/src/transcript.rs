@@ -45,11 +45,11 @@ pub fn inspect(text: &[u8]) -> Result<ChunkHead, Unstorable> {
         return Err(Unstorable::TooLarge);
     }
     let text = std::str::from_utf8(text).map_err(|_| Unstorable::NotUtf8)?;
-    if memchr::memchr(0, text.as_bytes()).is_some() {
-        return Err(Unstorable::NulByte);
-    }
-    if memchr::memchr2(b'\n', b'\r', text.as_bytes()).is_some() {
-        return Err(Unstorable::LineBreak);
+    if memchr::memchr3(0, b'\n', b'\r', text.as_bytes()).is_some() {
+        return Err(match memchr::memchr(0, text.as_bytes()) {
+            Some(_) => Unstorable::NulByte,
+            None => Unstorable::LineBreak,
+        });
     }
     ChunkHead::read(text).ok_or(Unstorable::NotJson)
 }

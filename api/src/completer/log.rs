@@ -7,6 +7,8 @@
 
 mod line;
 
+use std::ops::Range;
+
 use bex_proto::driver::{LogRecord, TurnEnd};
 use bex_proto::exec::{LogWindow, WindowEnding};
 use bex_proto::transcript::Part;
@@ -125,13 +127,14 @@ impl LogReader {
         };
         let mut room = limits::HARVEST_BATCH_BYTES;
         while self.end.is_none() && batch.parts.len() < limits::HARVEST_BATCH_PARTS {
-            let Some((text, next)) = self.peek() else {
+            let Some((line, next)) = self.peek() else {
                 self.end = Some(LogEnd::WindowEnd);
                 break;
             };
+            let text = &self.bytes[line];
             let unterminated =
                 next == self.bytes.len() && self.ending == WindowEnding::Unterminated;
-            if unterminated && LogRecord::parse(&text).is_none() {
+            if unterminated && LogRecord::parse(text).is_none() {
                 // left unread: a driver that starts again may still finish the log behind it
                 self.end = Some(if text.trim_ascii().is_empty() {
                     LogEnd::WindowEnd
@@ -140,7 +143,7 @@ impl LogReader {
                 });
                 break;
             }
-            match line::read(&self.expected, &text) {
+            match line::read(&self.expected, &self.bytes, text) {
                 Line::Part(part) => {
                     if part.bytes.len() > room && !batch.parts.is_empty() {
                         break;
@@ -177,15 +180,15 @@ impl LogReader {
         self.base + self.at as u64
     }
 
-    /// The next line without its newline, and where the one after it begins.
-    fn peek(&self) -> Option<(Bytes, usize)> {
+    /// Where the next line is, without its newline, and where the one after it begins.
+    fn peek(&self) -> Option<(Range<usize>, usize)> {
         let rest = &self.bytes[self.at..];
         if rest.is_empty() {
             return None;
         }
         let length = memchr::memchr(b'\n', rest).unwrap_or(rest.len());
         let next = (self.at + length + 1).min(self.bytes.len());
-        Some((self.bytes.slice(self.at..self.at + length), next))
+        Some((self.at..self.at + length, next))
     }
 }
 

@@ -189,9 +189,9 @@ impl<'a> PartRecord<'a> {
         if !at.iter().all(is_plain) || part.first() != Some(&b'{') || part.last() != Some(&b'}') {
             return None;
         }
-        let at = std::str::from_utf8(at).ok()?;
+        let long_way = || std::str::from_utf8(at).ok()?.parse().ok();
         Some(Self {
-            at: at.parse().ok(),
+            at: crate::time::read(at).or_else(long_way),
             turn: TurnNo(turn),
             index: PartIndex(index),
             part,
@@ -206,7 +206,9 @@ fn number(text: &[u8]) -> Option<(u32, &[u8])> {
     if digits > 1 && number[0] == b'0' {
         return None;
     }
-    Some((std::str::from_utf8(number).ok()?.parse().ok()?, behind))
+    let add = |sum: u32, digit: &u8| sum.checked_mul(10)?.checked_add(u32::from(digit - b'0'));
+    let value = number.iter().try_fold(0, add)?;
+    (digits > 0).then_some((value, behind))
 }
 
 /// The first line of a turn's log, newline included.

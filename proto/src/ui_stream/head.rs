@@ -111,13 +111,12 @@ impl ChunkHead {
             fields.id
         };
         // an id that the store's column cannot hold is none anywhere, and neither is one that nobody could keep
-        let chunk_id =
-            chunk_id.filter(|id| !id.contains('\0') && id.len() <= limits::CHUNK_ID_BYTES);
+        let chunk_id = chunk_id.filter(|id| id.len() <= limits::CHUNK_ID_BYTES && !holds(id, &[0]));
         let form = match shape::fit(&kind, &fields.seen) {
             _ if chunk_id.is_none() && shape::needs_id(&kind) => Form::Broken,
             _ if nests_too_deep(text) => Form::Broken,
             Form::Clean
-                if kind.as_str().contains([MARK, '\0'])
+                if holds(kind.as_str(), &[MARK as u8, 0])
                     || scrub(text, Profile::Current).is_some() =>
             {
                 Form::Odd
@@ -169,6 +168,11 @@ impl ChunkHead {
     }
 }
 
+/// Of texts that are short.
+fn holds(text: &str, bytes: &[u8]) -> bool {
+    text.bytes().any(|byte| bytes.contains(&byte))
+}
+
 /// What one pass over a chunk collects.
 #[derive(Default)]
 struct Fields<'a> {
@@ -212,6 +216,10 @@ impl<'de> Visitor<'de> for Reader {
 }
 
 fn text_of(value: &RawValue) -> Option<Cow<'_, str>> {
+    let plain = value.get().strip_prefix('"')?.strip_suffix('"')?;
+    if memchr::memchr(b'\\', plain.as_bytes()).is_none() {
+        return Some(Cow::Borrowed(plain));
+    }
     serde_json::from_str::<Key<'_>>(value.get())
         .ok()
         .map(|key| key.0)

@@ -2,6 +2,9 @@
 //! nor escapes are decoded, since a text may hold what no decoder here takes (half of a surrogate pair, a number beyond a double).
 
 use std::borrow::Cow;
+use std::sync::LazyLock;
+
+use memchr::memmem::{self, Finder};
 
 use super::profile::Profile;
 
@@ -19,16 +22,20 @@ pub(super) fn scrubbed(json: &str, profile: Profile) -> Cow<'_, str> {
     scrub(json, profile).map_or(Cow::Borrowed(json), Cow::Owned)
 }
 
+/// Made once: every part is searched for them.
+static PROTO: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("proto"));
+static ESCAPE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(br"\u00"));
+
 fn is_suspicious(json: &[u8], profile: Profile) -> bool {
-    let holds = |word: &[u8]| memchr::memmem::find(json, word).is_some();
-    holds(b"proto")
-        || (profile == Profile::Strict5 && holds(b"constructor"))
+    PROTO.find(json).is_some()
+        || (profile == Profile::Strict5 && memmem::find(json, b"constructor").is_some())
         || has_letter_escape(json)
 }
 
 /// A `\u00xx` escape of an ASCII letter or underscore, which could spell a key.
 fn has_letter_escape(text: &[u8]) -> bool {
-    memchr::memmem::find_iter(text, br"\u00")
+    ESCAPE
+        .find_iter(text)
         .any(|at| matches!(text.get(at + 4), Some(b'5'..=b'7')))
 }
 

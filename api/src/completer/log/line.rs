@@ -25,14 +25,15 @@ pub(super) enum Line {
     Garbage,
 }
 
-pub(super) fn read(expected: &Expected, text: &Bytes) -> Line {
+/// What a line of the window comes to; a part shares the window's bytes.
+pub(super) fn read(expected: &Expected, window: &Bytes, text: &[u8]) -> Line {
     if text.trim_ascii().is_empty() {
         return Line::Nothing;
     }
-    usual(expected, text).unwrap_or_else(|| any(expected, text))
+    usual(expected, window, text).unwrap_or_else(|| any(expected, window, text))
 }
 
-fn any(expected: &Expected, text: &Bytes) -> Line {
+fn any(expected: &Expected, window: &Bytes, text: &[u8]) -> Line {
     match LogRecord::parse(text) {
         Some(LogRecord::Log {
             generation, turn, ..
@@ -49,7 +50,7 @@ fn any(expected: &Expected, text: &Bytes) -> Line {
             part_index,
             part,
         }) => numbered(expected, turn, part_index, |id| {
-            part_of(id, at, text.slice_ref(part.as_bytes()))
+            part_of(id, at, window.slice_ref(part.as_bytes()))
         }),
         // the turn-end that must follow says it again, with its bounds
         Some(LogRecord::Dropped { .. }) => Line::Nothing,
@@ -61,7 +62,7 @@ fn any(expected: &Expected, text: &Bytes) -> Line {
         Some(LogRecord::TurnEnd(_)) => Line::Nothing,
         None => match salvage(text) {
             Some(found) => numbered(expected, found.turn, found.index, |id| {
-                part_of(id, found.at, text.slice_ref(found.part))
+                part_of(id, found.at, window.slice_ref(found.part))
             }),
             None if is_later_record(text) => Line::Nothing,
             None => Line::Garbage,
@@ -71,14 +72,14 @@ fn any(expected: &Expected, text: &Bytes) -> Line {
 
 /// A part as our driver writes it: its text is gone through once, and is the record's part where it is one JSON object. What is
 /// anything else is read the long way.
-fn usual(expected: &Expected, text: &Bytes) -> Option<Line> {
+fn usual(expected: &Expected, window: &Bytes, text: &[u8]) -> Option<Line> {
     let record = PartRecord::read(text)?;
     let head = inspect(record.part).ok()?;
     let (turn, index) = (Some(record.turn), Some(record.index));
     Some(numbered(expected, turn, index, |id| Part {
         id,
         head,
-        bytes: text.slice_ref(record.part),
+        bytes: window.slice_ref(record.part),
         spoken_at: record.at,
     }))
 }
@@ -226,9 +227,13 @@ mod tests {
                     generation: Generation(1),
                     form,
                 };
-                match usual(&expected, &line) {
+                match usual(&expected, &line, &line) {
                     Some(usual) => {
-                        assert_eq!(told(&usual), told(&any(&expected, &line)), "{line:?}");
+                        assert_eq!(
+                            told(&usual),
+                            told(&any(&expected, &line, &line)),
+                            "{line:?}"
+                        );
                         short += 1;
                     }
                     None => long += 1,

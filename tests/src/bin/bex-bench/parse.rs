@@ -105,7 +105,13 @@ fn pass(log: &Bytes) -> anyhow::Result<usize> {
         let end = memchr::memchr(b'\n', rest).context("a line without its end")?;
         let frame: Frame<'_> = serde_json::from_slice(&rest[..end])?;
         parts += usize::from(frame.part.is_some());
-        black_box((frame.r#type, frame.at, frame.turn, frame.part_index, frame.part));
+        black_box((
+            frame.r#type,
+            frame.at,
+            frame.turn,
+            frame.part_index,
+            frame.part,
+        ));
         rest = &rest[end + 1..];
     }
     Ok(parts)
