@@ -9,6 +9,7 @@
 
 mod decide;
 pub mod harvest;
+pub mod idle;
 mod lanes;
 pub mod log;
 mod round;
@@ -105,6 +106,8 @@ impl Completer {
         // aborted with whoever runs this: nothing of a Completer works on without it
         let sweep = tokio::spawn(sweep::run(self.deps.clone(), cancel.clone()));
         let sweep = AbortOnDropHandle::new(sweep);
+        let idle = tokio::spawn(idle::run(self.deps.clone(), cancel.clone()));
+        let idle = AbortOnDropHandle::new(idle);
         loop {
             tokio::select! {
                 biased;
@@ -122,7 +125,7 @@ impl Completer {
         }
         let drained = timeout(DRAIN, async {
             while rounds.join_next().await.is_some() {}
-            sweep.await
+            let _ = tokio::join!(sweep, idle);
         });
         if drained.await.is_err() {
             tracing::info!(

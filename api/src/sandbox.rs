@@ -242,6 +242,14 @@ pub trait Lifecycle: Send + Sync {
     async fn create(&self, plan: &SandboxPlan) -> Result<Made, CreateError>;
     /// Looks whether it is there.
     async fn look(&self, sandbox: &SandboxName) -> Look;
+    /// Looks at many, one answer for each in their order; a kind may need fewer calls for it.
+    async fn look_at_all(&self, sandboxes: &[SandboxName]) -> Vec<Look> {
+        let mut looks = Vec::with_capacity(sandboxes.len());
+        for sandbox in sandboxes {
+            looks.push(self.look(sandbox).await);
+        }
+        looks
+    }
     /// Looks whether it lives long enough for one more turn.
     async fn turn_life(&self, _: &SandboxName) -> TurnLife {
         TurnLife::Enough

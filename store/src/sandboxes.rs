@@ -243,6 +243,29 @@ impl Db {
         .await
     }
 
+    /// `idle→stopping` of a sandbox that was seen to be gone; its session is due at once, and whoever claims it makes sure and
+    /// clears up. False: somebody moved it meanwhile. It needs no lease: it moves nothing that a newer claim could have moved.
+    ///
+    /// # Errors
+    /// Store trouble only.
+    pub async fn lose_idle(
+        &self,
+        session: &SessionId,
+        life: Generation,
+    ) -> Result<bool, StoreError> {
+        let rows = self
+            .execute(
+                "lose_idle",
+                "WITH lost AS (UPDATE sandboxes SET state = 'stopping'
+                                WHERE session_id = $1 AND generation = $2 AND state = 'idle' RETURNING session_id)
+                 UPDATE leases l SET next_due_at = now(), woken = l.woken OR l.until IS NOT NULL
+                   FROM lost WHERE l.session_id = lost.session_id",
+                &[text(&session.as_str()), int4(&number(life.0))],
+            )
+            .await?;
+        Ok(rows == 1)
+    }
+
     /// The sandbox does not exist any more: only after a confirmed teardown, or because it was found gone. False when it
     /// was marked before, or the lease was lost.
     ///

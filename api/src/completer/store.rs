@@ -75,6 +75,8 @@ completer_store! {
     fn rejudge(lease: &Lease, turn: TurnNo) -> Result<Rejudged, StoreError>;
     /// The compare-and-set before a removal.
     fn begin_stopping(lease: &Lease, life: Generation) -> Result<bool, StoreError>;
+    /// Of an idle one that was seen to be gone.
+    fn lose_idle(session: &SessionId, life: Generation) -> Result<bool, StoreError>;
     /// Only of what was seen to be gone.
     fn mark_gone(lease: &Lease, life: Generation) -> Result<bool, StoreError>;
     /// Another removal, later.

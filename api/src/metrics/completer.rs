@@ -80,6 +80,7 @@ pub struct CompleterMetrics {
     ticks: Family<ResultLabel, Counter>,
     sweeps: Family<ResultLabel, Counter>,
     orphans: Counter,
+    idle_lost: Counter,
     rounds: Family<ResultLabel, Counter>,
     round_seconds: Histogram,
     active: Gauge,
@@ -97,6 +98,7 @@ impl CompleterMetrics {
             ticks: Family::default(),
             sweeps: Family::default(),
             orphans: Counter::default(),
+            idle_lost: Counter::default(),
             rounds: Family::default(),
             round_seconds: Histogram::new(ROUND_BUCKETS),
             active: Gauge::default(),
@@ -118,6 +120,11 @@ impl CompleterMetrics {
             "orphans_removed",
             "Sandboxes removed that no row names",
             m.orphans.clone(),
+        );
+        registry.register(
+            "idle_lost",
+            "Idle sandboxes that were found to be gone",
+            m.idle_lost.clone(),
         );
         registry.register(
             "completer_rounds",
@@ -181,6 +188,11 @@ impl CompleterMetrics {
     /// A sandbox that no row names is gone.
     pub fn orphan_removed(&self) {
         self.orphans.inc();
+    }
+
+    /// An idle sandbox was found to be gone.
+    pub fn idle_lost(&self) {
+        self.idle_lost.inc();
     }
 
     /// So many rounds run; the bound is [`bex_proto::limits::COMPLETER_PARALLEL`].

@@ -41,7 +41,6 @@ use pod::{Hold, Hope, Sight};
 
 pub use client::{ClientError, Transport};
 pub use manifest::DriverPlace;
-pub use rights::{Lacking, Unasked};
 pub use template::{AgentUser, AgentUsers, Template, TemplateFault};
 
 /// One answer of the API server.
@@ -241,6 +240,19 @@ fn is_absent(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 404 && status.reason == "NotFound")
 }
 
+fn look_of(pod: Option<&Pod>) -> Look {
+    match pod.map(pod::judge) {
+        Some(Sight::Coming(_) | Sight::Ready | Sight::Leaving) => Look::Running,
+        Some(Sight::Ended) | None => Look::Gone,
+        Some(Sight::Unknown) => Look::Unknown,
+    }
+}
+
+fn by_name(pods: Vec<Pod>) -> BTreeMap<String, Pod> {
+    let named = |pod: Pod| Some((pod.metadata.name.clone()?, pod));
+    pods.into_iter().filter_map(named).collect()
+}
+
 /// By UID where it is known, else by what the api wrote on it.
 fn is_the_one(pod: &Pod, sandbox: &SandboxName) -> bool {
     match &sandbox.pod_uid {
@@ -311,19 +323,42 @@ impl Lifecycle for KubernetesLifecycle {
     }
 
     async fn look(&self, sandbox: &SandboxName) -> Look {
-        match self
-            .the_one(sandbox)
-            .await
-            .map(|p| p.map(|p| pod::judge(&p)))
-        {
-            Ok(Some(Sight::Coming(_) | Sight::Ready | Sight::Leaving)) => Look::Running,
-            Ok(Some(Sight::Ended) | None) => Look::Gone,
-            Ok(Some(Sight::Unknown)) => Look::Unknown,
+        match self.the_one(sandbox).await {
+            Ok(pod) => look_of(pod.as_ref()),
             Err(error) => {
                 tracing::warn!(session = %sandbox.session, generation = %sandbox.generation, error = %bex_proto::Chain(&error), "the pod can not be looked at");
                 Look::Unknown
             }
         }
+    }
+
+    /// One list for each namespace, however many there are.
+    async fn look_at_all(&self, sandboxes: &[SandboxName]) -> Vec<Look> {
+        let mut listed = BTreeMap::new();
+        for namespace in sandboxes
+            .iter()
+            .map(|s| &*s.namespace)
+            .collect::<BTreeSet<_>>()
+        {
+            let pods = match self.list_one(namespace).await {
+                Ok(pods) => Some(by_name(pods)),
+                Err(error) => {
+                    tracing::warn!(namespace, error = %bex_proto::Chain(&error), "the pods of a namespace can not be looked at");
+                    None
+                }
+            };
+            listed.insert(namespace, pods);
+        }
+        let look = |sandbox: &SandboxName| {
+            let Some(Some(pods)) = listed.get(&*sandbox.namespace) else {
+                return Look::Unknown;
+            };
+            let pod = pods
+                .get(&sandbox.pod)
+                .filter(|pod| is_the_one(pod, sandbox));
+            look_of(pod)
+        };
+        sandboxes.iter().map(look).collect()
     }
 
     async fn turn_life(&self, sandbox: &SandboxName) -> TurnLife {
@@ -377,7 +412,7 @@ impl Lifecycle for KubernetesLifecycle {
         let mut trouble = None;
         for namespace in &self.namespaces {
             match self.list_one(namespace).await {
-                Ok(found) => all.extend(found),
+                Ok(found) => all.extend(found.iter().filter_map(manifest::name_of)),
                 Err(error) => {
                     tracing::warn!(namespace, error = %bex_proto::Chain(&error), "the pods of a namespace can not be listed");
                     trouble = Some(error);
@@ -392,7 +427,7 @@ impl Lifecycle for KubernetesLifecycle {
 }
 
 impl KubernetesLifecycle {
-    async fn list_one(&self, namespace: &str) -> Result<Vec<SandboxName>, Unread> {
+    async fn list_one(&self, namespace: &str) -> Result<Vec<Pod>, Unread> {
         let pods = self.pods(namespace);
         let mut params = ListParams::default()
             .labels(&manifest::selector())
@@ -404,7 +439,7 @@ impl KubernetesLifecycle {
                 Ok(Err(error)) => return Err(Unread::Refused(Box::new(error))),
                 Err(_) => return Err(Unread::Late),
             };
-            found.extend(page.items.iter().filter_map(manifest::name_of));
+            found.extend(page.items);
             match page.metadata.continue_.filter(|token| !token.is_empty()) {
                 Some(token) => params = params.continue_token(&token),
                 None => break,

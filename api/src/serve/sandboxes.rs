@@ -7,8 +7,8 @@ use anyhow::Context;
 use bex_proto::Chain;
 use bex_store::sandboxes::SandboxState;
 use bex_store::wake::Channel;
-use bex_store::{Db, StoreError};
-use tokio::sync::mpsc;
+use bex_store::{ClusterRights, Db, StoreError};
+use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -16,7 +16,7 @@ use tokio_util::task::TaskTracker;
 use crate::config::SandboxKind;
 use crate::dispatch::Plans;
 use crate::profiles::Profiles;
-use crate::sandbox::{KubernetesLifecycle, Lifecycle, LocalLifecycle, SandboxName};
+use crate::sandbox::{KubernetesLifecycle, Lifecycle, LocalLifecycle, Look, SandboxName};
 
 /// Departures that wait for the store; a watch waits for room.
 const DEPARTURES: usize = 256;
@@ -31,6 +31,8 @@ const WAKES: [Duration; 3] = [
 pub(super) struct Sandboxes {
     pub(super) lifecycle: Arc<dyn Lifecycle>,
     pub(super) plans: Plans,
+    /// What the cluster lets this process do; of the local kind nobody asks.
+    pub(super) rights: Option<watch::Receiver<ClusterRights>>,
 }
 
 pub(super) async fn start(
@@ -50,6 +52,7 @@ pub(super) async fn start(
             Ok(Sandboxes {
                 lifecycle: Arc::new(LocalLifecycle::new(local.dir, local.driver)),
                 plans: Plans::new(profiles.clone(), local.secrets),
+                rights: None,
             })
         }
         SandboxKind::Kubernetes(config) => {
@@ -59,45 +62,41 @@ pub(super) async fn start(
                 .context("the cluster cannot be used")?;
             let (say, left) = mpsc::channel(DEPARTURES);
             loops.spawn(lifecycle.clone().departures(say, stop.clone()));
+            let (say_rights, rights) = watch::channel(ClusterRights::Unasked);
             loops.spawn(
                 stop.clone()
-                    .run_until_cancelled_owned(tell_rights(lifecycle.clone())),
+                    .run_until_cancelled_owned(lifecycle.clone().tell_rights(say_rights)),
             );
-            loops.spawn(wake(db.clone(), left, loops.clone(), stop.clone()));
+            loops.spawn(wake(
+                db.clone(),
+                lifecycle.clone(),
+                left,
+                loops.clone(),
+                stop.clone(),
+            ));
             Ok(Sandboxes {
                 lifecycle: Arc::new(lifecycle),
                 plans: Plans::with_cluster_secrets(profiles.clone()),
+                rights: Some(rights),
             })
         }
-    }
-}
-
-/// Names each right that is missing. The namespaces of other workspaces may be complete, so nothing stops for it.
-async fn tell_rights(lifecycle: KubernetesLifecycle) {
-    match lifecycle.lacking().await {
-        Ok(lacking) => {
-            for right in lacking {
-                let (namespace, verb) = (right.namespace, right.verb);
-                tracing::error!(namespace, verb, "the api may not do this with pods");
-            }
-        }
-        Err(error) => tracing::warn!(error = %Chain(&error), "nobody tells what the api may do"),
     }
 }
 
 /// Wakes the Completer for sandboxes that leave though no row says that they should.
 async fn wake(
     db: Db,
+    lifecycle: KubernetesLifecycle,
     mut left: mpsc::Receiver<SandboxName>,
     loops: TaskTracker,
     stop: CancellationToken,
 ) {
     while let Some(sandbox) = left.recv().await {
-        let db = db.clone();
+        let (db, lifecycle) = (db.clone(), lifecycle.clone());
         loops.spawn(stop.clone().run_until_cancelled_owned(async move {
             for pause in WAKES {
                 sleep(pause).await;
-                if let Err(error) = wake_one(&db, &sandbox).await {
+                if let Err(error) = wake_one(&db, &lifecycle, &sandbox).await {
                     tracing::warn!(session = %sandbox.session, error = %Chain(&error), "a wake was lost; the next tick finds it out");
                 }
             }
@@ -105,15 +104,29 @@ async fn wake(
     }
 }
 
-async fn wake_one(db: &Db, sandbox: &SandboxName) -> Result<(), StoreError> {
+/// A sandbox that speaks is read once more; an idle one has said all it had to say, and is cleared up once it is gone.
+async fn wake_one(
+    db: &Db,
+    lifecycle: &dyn Lifecycle,
+    sandbox: &SandboxName,
+) -> Result<(), StoreError> {
     let (session, generation) = (&sandbox.session, sandbox.generation);
-    let Some(row) = db.sandbox(session, generation).await? else {
+    let row = db.sandbox(session, generation).await?;
+    let Some(row) = row.filter(|row| row.pod_uid == sandbox.pod_uid) else {
         return Ok(());
     };
-    let is_wanted = matches!(row.state, SandboxState::Turn | SandboxState::Idle);
-    if is_wanted && row.pod_uid == sandbox.pod_uid {
-        tracing::info!(%session, %generation, "a sandbox leaves that nobody here removed");
-        db.notify(Channel::Wake, session).await?;
+    match row.state {
+        SandboxState::Turn => {
+            tracing::info!(%session, %generation, "a sandbox leaves that nobody here removed");
+            db.notify(Channel::Wake, session).await
+        }
+        SandboxState::Idle if lifecycle.look(sandbox).await == Look::Gone => {
+            tracing::info!(%session, %generation, "an idle sandbox left that nobody here removed");
+            db.lose_idle(session, generation).await.map(drop)
+        }
+        SandboxState::Idle
+        | SandboxState::Creating
+        | SandboxState::Stopping
+        | SandboxState::Gone => Ok(()),
     }
-    Ok(())
 }

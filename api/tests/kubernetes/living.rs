@@ -60,6 +60,42 @@ async fn a_pod_is_made_once_found_again_and_removed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn many_are_looked_at_by_one_list() {
+    let cluster = cluster().await;
+    let lifecycle = lifecycle(&cluster).await;
+    let mut all = Vec::new();
+    for _ in 0..4 {
+        let plan = plan();
+        let made = lifecycle.create(&plan).await.unwrap();
+        all.push(name(&plan, Some(&made)));
+    }
+    assert!(cluster.kill_container(NS, &all[1].pod));
+    assert!(cluster.delete_pod(NS, &all[2].pod, Some(0)));
+    all[3].pod_uid = Some("an-earlier-one".into());
+    let mut elsewhere = all[0].clone();
+    elsewhere.namespace = "nobodys".into();
+    all.push(elsewhere);
+    let before = cluster.requests().len();
+    assert_eq!(
+        lifecycle.look_at_all(&all).await,
+        [
+            Look::Running,
+            Look::Gone,
+            Look::Gone,
+            Look::Gone,
+            Look::Unknown
+        ]
+    );
+    assert_eq!(
+        cluster.requests().len(),
+        before + 2,
+        "one for each namespace"
+    );
+    cluster.refuse("list", "pods", Refusal::Unavailable);
+    assert_eq!(lifecycle.look_at_all(&all[..2]).await, [Look::Unknown; 2]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_pod_of_another_uid_is_another_ones() {
     let cluster = cluster().await;
     let (lifecycle, plan) = (lifecycle(&cluster).await, plan());

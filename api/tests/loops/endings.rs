@@ -35,6 +35,31 @@ async fn a_sandbox_that_is_gone_ends_its_turn_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_idle_sandbox_that_died_is_cleared_up_long_before_its_grace_ends() {
+    let stack = Stack::new().await;
+    stack.world.on_turn(speaks(4));
+    let (dies, lives) = (stack.delivered("new").await, stack.delivered("new").await);
+    let _completer = stack.completer("a");
+    for session in [&dies, &lives] {
+        stack.until_settled(session, T1).await;
+        assert_eq!(stack.states(session), "1:idle");
+    }
+    stack.world.sandbox(&dies, 1, |s| s.alive = false);
+    eventually("the dead one is gone", async || {
+        stack.states(&dies) == "1:gone"
+    })
+    .await;
+    // what it said stays as it was judged, and its directory is removed too
+    let turn = stack.turn(&dies, T1).await;
+    assert_eq!(outcome(&turn), (Verdict::Complete, None));
+    assert_eq!(stack.phase(&dies).await, Phase::Completed);
+    assert_eq!(stack.world.deleted(), [format!("{dies}-g1")]);
+    assert_eq!(stack.states(&lives), "1:idle");
+    let metrics = stack.metrics.text();
+    assert!(metrics.contains("bex_api_idle_lost_total 1\n"), "{metrics}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn unreadable_is_not_gone_and_heals() {
     let mut stack = Stack::new().await;
     stack.timings.status_unreadable = Duration::from_secs(3600);

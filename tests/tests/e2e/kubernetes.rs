@@ -7,9 +7,9 @@ use bex_proto::session::Phase;
 use bex_testk8s::Image;
 use bex_tests::client::{Ending, NewSession, Viewer};
 use bex_tests::cluster::{API, GATEWAY, IMAGE, namespace};
-use bex_tests::scenario::{reaches, saw_everything, settled, stored};
+use bex_tests::scenario::{STEP, reaches, saw_everything, settled, stored};
 use bex_tests::stack::{OTHER_WORKSPACE, SandboxKind, WORKSPACE};
-use bex_tests::{Stack, StackOptions};
+use bex_tests::{Stack, StackOptions, eventually};
 use serde_json::{Value, json};
 
 use super::secrets::printed;
@@ -145,6 +145,28 @@ async fn a_deletion_that_nobody_asked_for_wakes_a_last_harvest() {
     let mut replay = stack.watch(&session).await.unwrap();
     assert_eq!(replay.to_end().await.unwrap(), Ending::Done);
     saw_everything(&parts, &replay.parts()).unwrap();
+
+    // an idle one has said all it had to say: it is cleared up, and the next turn gets a fresh one
+    let session = create(&stack, "first parts=10").await;
+    let turn = settled(&api, &session, 1).await.unwrap();
+    assert_eq!(turn.verdict, "complete", "{turn:?}");
+    reaches(&api, &session, Phase::Completed).await.unwrap();
+    let pod = cluster.pod(&session).unwrap();
+    assert!(cluster.double.delete_pod(&namespace(), &pod, Some(0)));
+    let row = format!("SELECT state FROM sandboxes WHERE session_id = '{session}'");
+    eventually("the row is gone too", STEP, async || {
+        (stack.sql(&row).ok()?.trim() == "gone").then_some(())
+    })
+    .await
+    .unwrap();
+    let begun = api.begin_turn(&session, "second parts=10").await.unwrap();
+    assert_eq!(begun.status, 201, "{}", begun.json());
+    let turn = settled(&api, &session, 2).await.unwrap();
+    assert_eq!(
+        (turn.verdict.as_str(), &turn.rest["deliveryMode"]),
+        ("complete", &json!("fresh")),
+        "{turn:?}"
+    );
 
     // one that goes without grace is lost, and that too is told at once
     let session = create(&stack, "speak parts=40 gate=never").await;

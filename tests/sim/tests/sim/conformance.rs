@@ -429,8 +429,18 @@ impl Pair {
     async fn lives(&mut self) {
         let Some(lease) = self.lease() else { return };
         let life = Generation(1 + self.rng.below(3) as u32);
-        match self.rng.below(3) {
+        match self.rng.below(4) {
             0 => {
+                let session = &lease.session;
+                let real = self.db.lose_idle(session, life).await;
+                same!(
+                    self,
+                    format!("lose_idle {session} {life}"),
+                    real,
+                    self.model.lose_idle(session, life)
+                );
+            }
+            2 => {
                 let real = self.db.begin_stopping(&lease, life).await;
                 same!(
                     self,

@@ -1,9 +1,10 @@
 //! `make bench`: the product's figures, each beside its floor, in one run.
 //!
-//! Arguments name sections (append, harvest, replay, live, splice); without any, all run. Exits 1 when a floor does not hold.
+//! Arguments name sections (append, harvest, idle, replay, live, splice); without any, all run. Exits 1 when a floor does not hold.
 
 mod append;
 mod harvest;
+mod idle;
 mod live;
 mod parse;
 mod replay;
@@ -17,7 +18,7 @@ use bex_tests::bench::report;
 /// Of each measurement; the median is reported.
 const RUNS: usize = 5;
 
-const SECTIONS: [&str; 5] = ["append", "harvest", "replay", "live", "splice"];
+const SECTIONS: [&str; 6] = ["append", "harvest", "idle", "replay", "live", "splice"];
 
 #[tokio::main]
 async fn main() -> anyhow::Result<ExitCode> {
@@ -39,6 +40,7 @@ async fn main() -> anyhow::Result<ExitCode> {
         figures.extend(match section {
             "append" => append::run(&database).await?,
             "harvest" => harvest::run(&database).await?,
+            "idle" => idle::run(&database).await?,
             "replay" => replay::run(&database).await?,
             "live" => live::run(&database).await?,
             _ => splice::run(&database).await?,

@@ -272,6 +272,10 @@ impl CompleterStore for Calls {
         let lease = lease.clone();
         call!(self, begin_stopping(lease, life))
     }
+    async fn lose_idle(&self, session: &SessionId, life: Generation) -> Result<bool, StoreError> {
+        let session = session.clone();
+        call!(self, lose_idle(session, life))
+    }
     async fn mark_gone(&self, lease: &Lease, life: Generation) -> Result<bool, StoreError> {
         let lease = lease.clone();
         call!(self, mark_gone(lease, life))

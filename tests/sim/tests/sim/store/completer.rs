@@ -163,6 +163,9 @@ impl CompleterStore for Model {
     async fn begin_stopping(&self, lease: &Lease, life: Generation) -> Result<bool, StoreError> {
         Ok(Model::begin_stopping(self, lease, life))
     }
+    async fn lose_idle(&self, session: &SessionId, life: Generation) -> Result<bool, StoreError> {
+        Ok(Model::lose_idle(self, session, life))
+    }
     async fn mark_gone(&self, lease: &Lease, life: Generation) -> Result<bool, StoreError> {
         Ok(Model::mark_gone(self, lease, life))
     }

@@ -190,6 +190,20 @@ impl Model {
         })
     }
 
+    pub fn lose_idle(&self, session: &SessionId, life: Generation) -> bool {
+        let now = self.now();
+        self.with(session, |session| {
+            let life = session.sandboxes.get_mut(&life);
+            let Some(life) = life.filter(|life| life.row.state == SandboxState::Idle) else {
+                return false;
+            };
+            life.row.state = SandboxState::Stopping;
+            session.wake(now);
+            true
+        })
+        .unwrap_or(false)
+    }
+
     pub fn mark_gone(&self, lease: &Lease, life: Generation) -> bool {
         self.leased_life(lease, life, |life| {
             let may = life.row.state != SandboxState::Gone;
