@@ -62,21 +62,30 @@ pub async fn serve(config: Config) -> anyhow::Result<()> {
     let metrics = Arc::new(Metrics::default());
     let exec_tls = config.exec.tls.clone().map(ClientTls::open).transpose()?;
     let exec_tls = exec_tls.map(Arc::new);
-    let admin = Arc::new(Admin::new(
-        db.clone(),
-        Readiness::new(db.clone(), Role::Api, &config.keys.driver),
-        Arc::clone(&metrics),
-        exec_tls.clone(),
-    ));
-    let collector = config.collector.clone();
-    let spans = SpanExporter::start(collector, "bex-api", metrics.spans.clone());
     let (stop_rest, stop_loops, stop_admin) = (
         CancellationToken::new(),
         CancellationToken::new(),
         CancellationToken::new(),
     );
     let loops = TaskTracker::new();
-    let api = start_loops(config, &db, &metrics, heard, exec_tls, &loops, &stop_loops).await?;
+    let sandboxes = config.sandbox.clone();
+    let sandboxes = sandboxes::start(sandboxes, &config.profiles, &db, &loops, &stop_loops).await?;
+    let readiness = Readiness::new(db.clone(), Role::Api, &config.keys.driver);
+    let admin = Arc::new(Admin::new(
+        db.clone(),
+        readiness.with_rights(sandboxes.rights.clone()),
+        Arc::clone(&metrics),
+        exec_tls.clone(),
+    ));
+    let collector = config.collector.clone();
+    let spans = SpanExporter::start(collector, "bex-api", metrics.spans.clone());
+    let opened = Opened {
+        db: db.clone(),
+        heard,
+        exec_tls,
+        sandboxes,
+    };
+    let api = start_loops(config, opened, &metrics, &loops, &stop_loops);
     let rest = tokio::spawn(listen(
         rest,
         "rest",
@@ -118,16 +127,28 @@ pub async fn serve(config: Config) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Wires everything and starts what works by itself.
-async fn start_loops(
-    config: Config,
-    db: &Db,
-    metrics: &Arc<Metrics>,
+/// What is there before anything works by itself.
+struct Opened {
+    db: Db,
     heard: Listener,
     exec_tls: Option<Arc<ClientTls>>,
+    sandboxes: Sandboxes,
+}
+
+/// Wires everything and starts what works by itself.
+fn start_loops(
+    config: Config,
+    opened: Opened,
+    metrics: &Arc<Metrics>,
     loops: &TaskTracker,
     stop: &CancellationToken,
-) -> anyhow::Result<Arc<Api>> {
+) -> Arc<Api> {
+    let Opened {
+        db,
+        heard,
+        exec_tls,
+        sandboxes,
+    } = opened;
     let notices = Notices::default();
     let rpc = Arc::new(match exec_tls {
         Some(tls) => ExecClient::proved(&config.exec.url, config.keys.exec, tls),
@@ -135,8 +156,7 @@ async fn start_loops(
     });
     let owner = bex_proto::ids::random_id("api");
     let profiles = Arc::new(config.profiles);
-    let Sandboxes { lifecycle, plans } =
-        sandboxes::start(config.sandbox, &profiles, db, loops, stop).await?;
+    let (lifecycle, plans) = (sandboxes.lifecycle, sandboxes.plans);
     let dispatcher = Arc::new(Dispatcher::new(DispatcherDeps {
         db: db.clone(),
         owner: owner.clone(),
@@ -179,7 +199,7 @@ async fn start_loops(
     ));
     // a loop that subscribes after the first notice finds the same work by its own first tick
     loops.spawn(notices.clone().pump(heard, stop.clone()));
-    Ok(Arc::new(Api {
+    Arc::new(Api {
         db: db.clone(),
         auth,
         profiles,
@@ -192,7 +212,7 @@ async fn start_loops(
         live_limit: config.live_limit,
         turn_wait: limits::TURN_VERB_WAIT,
         metrics: metrics.http.clone(),
-    }))
+    })
 }
 
 /// Service tokens first: they need nobody. An issuer that cannot be asked delays no start; until it can, its tokens are answered

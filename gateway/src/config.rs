@@ -17,7 +17,7 @@ use bex_telemetry::Collector;
 use bex_tls::ServerFiles;
 
 use crate::hub::TeeMode;
-use crate::sandbox::kubernetes::{KubernetesConfig, LoopbackPods, Reach};
+use crate::sandbox::kubernetes::{KubernetesConfig, LoopbackPods, Reach, is_label};
 
 pub use network::Network;
 use reader::Reader;
@@ -210,6 +210,10 @@ fn kubernetes(reader: &mut Reader<'_>, is_local: bool) -> Option<KubernetesConfi
     } else {
         LoopbackPods::Refused
     };
+    let namespaces = reader.list("BEX_SANDBOX_NAMESPACES", |text| {
+        let known = is_label(text).then(|| text.to_owned());
+        known.ok_or("must be names of namespaces")
+    });
     let kubeconfig = reader.parsed("BEX_KUBECONFIG", absolute);
     let mut inside = |name, default: &str| match reader.text(name) {
         Some(_) => reader.parsed(name, |text| absolute(text).map(|_| text.to_owned())),
@@ -220,6 +224,7 @@ fn kubernetes(reader: &mut Reader<'_>, is_local: bool) -> Option<KubernetesConfi
     Some(KubernetesConfig {
         kubeconfig,
         reach: Reach::new(networks, loopback),
+        namespaces,
         driver_bin: driver_bin?,
         driver_dir: driver_dir?,
     })

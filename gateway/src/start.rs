@@ -8,12 +8,13 @@ use bex_proto::ids::random_id;
 use bex_store::listen::Source as NoticeSource;
 use bex_store::migrate::SchemaError;
 use bex_store::pool::Db;
-use bex_store::{ConfigError, Readiness, Role, StoreError, check_schema, preflight};
+use bex_store::{ClusterRights, ConfigError, Readiness, Role, StoreError, check_schema, preflight};
 use bex_telemetry::SpanExporter;
 use bex_tls::{ServerTls, TlsError};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -96,9 +97,9 @@ pub async fn run(config: Config) -> Result<(), RunError> {
     let ports = Ports::bind(&config).await?;
     let addresses = ports.addresses()?;
     let draining = Draining::default();
-    let targets = targets(config.sandboxes.clone()).await?;
+    let (targets, rights) = targets(config.sandboxes.clone(), &stop).await?;
     let collector = config.collector.clone();
-    let (parts, metrics) = Parts::build(config, targets, &db, &draining)?;
+    let (parts, metrics) = Parts::build(config, targets, rights, &db, &draining)?;
     let spans = SpanExporter::start(collector, "bex-gateway", metrics.spans.clone());
     let serving = parts.serve(ports, &metrics);
     let [attach, exec, admin] = addresses;
@@ -117,7 +118,11 @@ pub async fn run(config: Config) -> Result<(), RunError> {
     end
 }
 
-async fn targets(sandboxes: Sandboxes) -> Result<Arc<dyn Targets>, RunError> {
+/// The sandboxes, and what the cluster says that may be done with them.
+async fn targets(
+    sandboxes: Sandboxes,
+    stop: &CancellationToken,
+) -> Result<(Arc<dyn Targets>, Option<watch::Receiver<ClusterRights>>), RunError> {
     Ok(match sandboxes {
         Sandboxes::Local { dir, driver_bin } => {
             // told aloud, as nobody should take this kind for a boundary
@@ -126,14 +131,17 @@ async fn targets(sandboxes: Sandboxes) -> Result<Arc<dyn Targets>, RunError> {
                 isolation = "none",
                 "sandboxes are processes of this machine"
             );
-            Arc::new(LocalTargets::new(dir, driver_bin))
+            (Arc::new(LocalTargets::new(dir, driver_bin)), None)
         }
         Sandboxes::Kubernetes(kubernetes) => {
             let targets = KubernetesTargets::new(kubernetes)
                 .await
                 .map_err(RunError::Cluster)?;
             info!(kind = "kubernetes", "sandboxes are pods");
-            Arc::new(targets)
+            let (say, rights) = watch::channel(ClusterRights::Unasked);
+            let asking = targets.clone().tell_rights(say);
+            tokio::spawn(stop.clone().run_until_cancelled_owned(asking));
+            (Arc::new(targets), Some(rights))
         }
     })
 }
@@ -157,6 +165,7 @@ impl Parts {
     fn build(
         config: Config,
         targets: Arc<dyn Targets>,
+        rights: Option<watch::Receiver<ClusterRights>>,
         db: &Db,
         draining: &Draining,
     ) -> Result<(Self, Arc<Metrics>), RunError> {
@@ -164,7 +173,7 @@ impl Parts {
         let exec_tls = config.exec_tls.map(ServerTls::open).transpose();
         let exec_tls = exec_tls.map_err(RunError::ExecTls)?.map(Arc::new);
         let driver_keys = Arc::new(config.driver_keys);
-        let readiness = Readiness::new(db.clone(), Role::Gateway, &driver_keys);
+        let readiness = Readiness::new(db.clone(), Role::Gateway, &driver_keys).with_rights(rights);
         let instance = random_id("gwy");
         info!(instance, "this process in audit rows");
         let attach = Attach::new(AttachDeps {

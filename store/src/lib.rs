@@ -55,5 +55,5 @@ pub use config::{ConfigError, DbConfig};
 pub use error::StoreError;
 pub use migrate::{check_schema, migrate};
 pub use pool::Db;
-pub use ready::{Readiness, Unready};
+pub use ready::{ClusterRights, Readiness, Unready};
 pub use roles::{Role, preflight};

@@ -1,16 +1,17 @@
-//! Whether a process may be sent work, as far as its database decides. Asked by probes, however often they come, the database is looked at
-//! once in [`READY_EVERY`].
+//! Whether a process may be sent work, as far as its database and the rights of its account decide. Asked by probes, however often they
+//! come, the database is looked at once in [`READY_EVERY`].
 //!
 //! What is looked at: the database answers, the role still has every grant of the preflight, the schema is this release's, and,
-//! until all of it was well once, the driver ring holds the key of every living sandbox. So a ring that lost a key stops a roll-out at
-//! its first process; a process that was ready is not taken away for it, as only those sandboxes are out of its reach.
+//! until all of it was well once, the driver ring holds the key of every living sandbox and no right in the cluster was denied. So a ring
+//! that lost a key, or a namespace without its roles, stops a roll-out at its first process; a process that was ready is not taken away
+//! for either, as only those sandboxes are out of its reach.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bex_proto::Chain;
 use bex_proto::ticket::KeyRing;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, watch};
 use tokio::time::{Instant, timeout};
 
 use crate::error::StoreError;
@@ -43,6 +44,26 @@ pub enum Unready {
     /// Ids of driver keys that living sandboxes need.
     #[error("key ring: {} missing", .0.join(", "))]
     DriverKeys(Vec<String>),
+    /// The cluster has not been asked yet; that takes seconds at most.
+    #[error("cluster rights: not asked for yet")]
+    RightsUnasked,
+    /// What the cluster denies, somewhere. Where is for the log: namespaces are tenants'.
+    #[error("cluster rights: {} missing", .0.join(", "))]
+    Rights(Vec<String>),
+}
+
+/// What a process's account may do in the cluster, as far as it was told.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum ClusterRights {
+    /// The first round of questions is under way.
+    #[default]
+    Unasked,
+    /// Everything that is needed.
+    Given,
+    /// Nobody said; that is no denial.
+    Unknown,
+    /// Denied: verb and resource of each.
+    Lacking(Vec<String>),
 }
 
 /// See the module's text.
@@ -51,6 +72,7 @@ pub struct Readiness {
     db: Db,
     role: Role,
     driver_kids: BTreeSet<String>,
+    rights: Option<watch::Receiver<ClusterRights>>,
     last: Mutex<Last>,
 }
 
@@ -69,8 +91,16 @@ impl Readiness {
             db,
             role,
             driver_kids: driver_keys.kids().map(str::to_owned).collect(),
+            rights: None,
             last: Mutex::default(),
         }
+    }
+
+    /// Not ready either while these are denied, as long as it was never ready.
+    #[must_use]
+    pub fn with_rights(mut self, rights: Option<watch::Receiver<ClusterRights>>) -> Self {
+        self.rights = rights;
+        self
     }
 
     /// What was seen less than [`READY_EVERY`] ago, else what is seen now. Answers within [`READY_TIMEOUT`] of the look that it shares.
@@ -80,6 +110,27 @@ impl Readiness {
     pub async fn check(&self) -> Result<(), Unready> {
         // held while looking: who comes meanwhile shares the answer
         let mut last = self.last.lock().await;
+        self.database(&mut last).await?;
+        if !last.was_ready {
+            self.may()?;
+            last.was_ready = true;
+        }
+        Ok(())
+    }
+
+    /// What the cluster's answer means. It costs nothing to look at, so it is never kept.
+    fn may(&self) -> Result<(), Unready> {
+        let Some(rights) = &self.rights else {
+            return Ok(());
+        };
+        match &*rights.borrow() {
+            ClusterRights::Given | ClusterRights::Unknown => Ok(()),
+            ClusterRights::Unasked => Err(Unready::RightsUnasked),
+            ClusterRights::Lacking(denied) => Err(Unready::Rights(denied.clone())),
+        }
+    }
+
+    async fn database(&self, last: &mut Last) -> Result<(), Unready> {
         if let Some((at, seen)) = &last.seen
             && at.elapsed() < READY_EVERY
         {
@@ -92,7 +143,6 @@ impl Readiness {
                 Err(Unready::Database)
             }
         };
-        last.was_ready |= seen.is_ok();
         last.seen = Some((Instant::now(), seen.clone()));
         seen
     }

@@ -80,6 +80,7 @@ impl PodCluster {
         Ok(own([
             ("BEX_SANDBOX_KIND", "kubernetes".into()),
             ("BEX_POD_NETWORKS", self.double.pod_network()),
+            ("BEX_SANDBOX_NAMESPACES", namespaces().join(",")),
             ("BEX_KUBECONFIG", kubeconfig.display().to_string()),
         ]))
     }

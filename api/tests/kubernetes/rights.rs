@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use bex_api::sandbox::kubernetes::Lacking;
 use bex_api::sandbox::{Lifecycle, Look};
+use bex_store::ClusterRights;
 use bex_testk8s::{Cluster, rights};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -97,15 +97,15 @@ async fn without_delete_the_pod_stays_and_is_not_called_gone() {
 async fn a_right_that_is_missing_is_named_before_it_is_needed() {
     let cluster = cluster().await;
     let lifecycle = lifecycle(&cluster).await;
-    assert_eq!(lifecycle.lacking().await.unwrap(), []);
+    let asked = async || lifecycle.rights(ClusterRights::Unasked).await;
+    assert_eq!(asked().await, ClusterRights::Given);
     for verb in ["create", "get", "list", "watch", "delete"] {
         without(&cluster, verb);
-        let namespace = NS.to_owned();
-        let expected = [Lacking { namespace, verb }];
-        assert_eq!(lifecycle.lacking().await.unwrap(), expected);
+        let expected = ClusterRights::Lacking(vec![format!("{verb} pods")]);
+        assert_eq!(asked().await, expected);
     }
     cluster.kill_api_server();
-    assert!(lifecycle.lacking().await.is_err(), "nobody can say");
+    assert_eq!(asked().await, ClusterRights::Unknown, "nobody can say");
 }
 
 /// It is only slower: what changes is looked at instead.

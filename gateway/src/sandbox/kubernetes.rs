@@ -10,6 +10,7 @@ mod channel;
 mod client;
 mod pod;
 mod reach;
+mod rights;
 mod status;
 mod upgrade;
 
@@ -47,6 +48,7 @@ const LABEL_BYTES: usize = 63;
 pub struct KubernetesTargets {
     client: Client,
     reach: Reach,
+    namespaces: Arc<[String]>,
     /// The driver's binary, its subcommand and directory, all inside the container.
     argv: Arc<[String]>,
     pace: Pace,
@@ -71,6 +73,7 @@ impl KubernetesTargets {
         Ok(Self {
             client,
             reach: config.reach,
+            namespaces: config.namespaces.into(),
             argv: argv.map(str::to_owned).into(),
             pace: Pace::default(),
         })
@@ -209,9 +212,11 @@ impl KubernetesTargets {
 
 /// Whether the names are such as the api gives. No other name ever becomes part of a path.
 fn is_ours(target: &TargetRef) -> bool {
-    let label = |text: &str| {
-        let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
-        (1..=LABEL_BYTES).contains(&text.len()) && text.bytes().all(plain)
-    };
-    target.pod == pod_of(&target.session, target.generation) && label(&target.namespace)
+    target.pod == pod_of(&target.session, target.generation) && is_label(&target.namespace)
+}
+
+/// Whether a text can be a namespace.
+pub(crate) fn is_label(text: &str) -> bool {
+    let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+    (1..=LABEL_BYTES).contains(&text.len()) && text.bytes().all(plain)
 }

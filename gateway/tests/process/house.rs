@@ -169,6 +169,8 @@ pub fn gateway(url: &str) -> Command {
 pub struct Gateway {
     child: Child,
     log: BufReader<ChildStderr>,
+    /// What was read of it.
+    said: String,
 }
 
 impl Gateway {
@@ -176,19 +178,21 @@ impl Gateway {
     pub fn start(mut command: Command) -> Self {
         let mut child = command.spawn().expect("started");
         let log = BufReader::new(child.stderr.take().expect("piped"));
-        Self { child, log }
+        let said = String::new();
+        Self { child, log, said }
     }
 
     /// Where it listens, once the log says that everything serves.
     pub fn ready(&mut self) -> Addresses {
-        let mut said = String::new();
         loop {
             let mut line = String::new();
             assert_ne!(
                 self.log.read_line(&mut line).expect("a log"),
                 0,
-                "it ended: {said}"
+                "it ended: {}",
+                self.said
             );
+            self.said.push_str(&line);
             if line.contains("the gateway serves") {
                 let line: serde_json::Value = serde_json::from_str(&line).expect("json");
                 let of = |name: &str| {
@@ -201,7 +205,6 @@ impl Gateway {
                     admin: of("admin"),
                 };
             }
-            said.push_str(&line);
         }
     }
 
@@ -216,11 +219,11 @@ impl Gateway {
         kill(Pid::from_raw(pid), signal).expect("it lives");
     }
 
-    /// The exit code and the rest of the log.
+    /// The exit code and the whole log.
     pub fn end(&mut self) -> (Option<i32>, String) {
-        let mut rest = String::new();
-        self.log.read_to_string(&mut rest).expect("a log");
-        (self.child.wait().expect("its end").code(), rest)
+        self.log.read_to_string(&mut self.said).expect("a log");
+        let said = std::mem::take(&mut self.said);
+        (self.child.wait().expect("its end").code(), said)
     }
 }
 

@@ -13,7 +13,7 @@ use bex_proto::transcript::sha256_hex;
 use bex_proto::{Generation, SessionId, TurnNo};
 use bex_store::dispatch::{BeginDelivery, BeginGeneration, Delivery, NewSandbox, Step};
 use bex_store::{Db, DbConfig};
-use bex_testk8s::{Cluster, Image, Options, Transport};
+use bex_testk8s::{Cluster, Image, Options, Transport, rights};
 use bex_testpg::Database;
 use bytes::Bytes;
 use http::{Request, Response};
@@ -23,7 +23,9 @@ use jiff::Timestamp;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use super::house::{Gateway, Login, PATIENCE, database, gateway, http1, session, stream_of, until};
+use super::house::{
+    Gateway, Login, PATIENCE, database, gateway, get, http1, session, stream_of, until,
+};
 
 const NS: &str = "acme-sandbox";
 const IMAGE: &str = "sandbox:1";
@@ -55,11 +57,7 @@ async fn cluster() -> Cluster {
     let cluster = Cluster::start(options).await.expect("a cluster");
     cluster.namespace(NS);
     cluster.image(IMAGE, Image::pause().file(POD_DRIVER_BIN, driver_bin()));
-    cluster.grant(
-        NS,
-        ("bex", "gateway"),
-        &[("pods", &["get"]), ("pods/exec", &["get", "create"])],
-    );
+    cluster.grant(NS, ("bex", "gateway"), rights::GATEWAY);
     cluster
 }
 
@@ -208,7 +206,8 @@ fn binary(login: &Login<'_>, cluster: &Cluster) -> Gateway {
             "BEX_KUBECONFIG",
             cluster.kubeconfig("bex", "gateway").expect("a kubeconfig"),
         )
-        .env("BEX_POD_NETWORKS", cluster.pod_network());
+        .env("BEX_POD_NETWORKS", cluster.pod_network())
+        .env("BEX_SANDBOX_NAMESPACES", NS);
     Gateway::start(command)
 }
 
@@ -275,6 +274,49 @@ async fn a_session_in_a_pod_is_delivered_watched_and_read() {
     );
 }
 
+/// What is denied is named by the probe as long as it is denied, and where in the log; once ready, a process stays.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_right_that_is_denied_stops_a_roll_out_and_nothing_that_runs() {
+    let (database, cluster) = (database().await, cluster().await);
+    let login = Login::new(&database);
+    let account = ("bex", "gateway");
+    cluster.grant(NS, account, &[("pods", &["get"]), ("pods/exec", &["get"])]);
+    let mut gateway = binary(&login, &cluster);
+    let admin = gateway.ready().admin;
+    level("denied", || {
+        let (status, body) = get(admin, "/readyz");
+        status == 503 && body.contains("cluster rights: create pods/exec missing")
+    })
+    .await;
+    let (status, body) = get(admin, "/healthz");
+    assert_eq!(status, 200, "{body}");
+    cluster.grant(NS, account, rights::GATEWAY);
+    level("given", || get(admin, "/readyz").0 == 200).await;
+    cluster.grant(NS, account, &[]);
+    assert_eq!(get(admin, "/readyz").0, 200, "it runs on");
+    gateway.signal(Signal::SIGTERM);
+    let (_, log) = gateway.end();
+    let told = log.lines().find(|l| l.contains("may not do this"));
+    assert!(told.is_some_and(|l| l.contains(NS)), "{log}");
+}
+
+/// Nobody denied anything.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_that_says_nothing_keeps_no_gateway_away() {
+    let (database, cluster) = (database().await, cluster().await);
+    let login = Login::new(&database);
+    cluster.kill_api_server();
+    let mut gateway = binary(&login, &cluster);
+    let admin = gateway.ready().admin;
+    level("ready", || get(admin, "/readyz").0 == 200).await;
+    gateway.signal(Signal::SIGTERM);
+    let (_, log) = gateway.end();
+    assert!(
+        log.contains("nobody tells what the gateway may do"),
+        "{log}"
+    );
+}
+
 #[tokio::test]
 async fn without_a_cluster_it_does_not_start() {
     let database = database().await;
@@ -284,6 +326,7 @@ async fn without_a_cluster_it_does_not_start() {
         ("BEX_POD_NETWORKS", "10.0.0.0/99", 64),
         ("BEX_KUBECONFIG", "relative", 64),
         ("BEX_POD_DRIVER_BIN", "bex-driver", 64),
+        ("BEX_SANDBOX_NAMESPACES", "acme-sandbox,../kube-system", 64),
         ("BEX_KUBECONFIG", "/nonexistent", 1),
     ] {
         let mut command = gateway(&login.url());

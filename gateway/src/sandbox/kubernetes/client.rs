@@ -25,6 +25,8 @@ pub struct KubernetesConfig {
     pub kubeconfig: Option<PathBuf>,
     /// Where pods are.
     pub reach: Reach,
+    /// Where rights are asked for; none of them is asked for where this is empty.
+    pub namespaces: Vec<String>,
     /// The driver's binary inside a sandbox's container; absolute.
     pub driver_bin: String,
     /// The driver's directory inside a sandbox's container; absolute.

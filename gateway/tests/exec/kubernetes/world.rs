@@ -200,6 +200,7 @@ pub fn config(cluster: &Cluster) -> KubernetesConfig {
     KubernetesConfig {
         kubeconfig: Some(cluster.kubeconfig("bex", "gateway").expect("a kubeconfig")),
         reach: Reach::new(vec![network], LoopbackPods::Allowed),
+        namespaces: vec![NS.into()],
         driver_bin: POD_DRIVER_BIN.into(),
         driver_dir: POD_DRIVER_DIR.into(),
     }

@@ -298,6 +298,10 @@ fn the_binaries_are_told_what_the_values_say() {
         "team-a-sandbox,team-b-sandbox"
     );
     assert_eq!(
+        variable("transcripts-gateway", "BEX_SANDBOX_NAMESPACES")["value"],
+        "team-a-sandbox,team-b-sandbox"
+    );
+    assert_eq!(
         api("BEX_EXEC_URL"),
         "https://transcripts-gateway-exec.plane.svc:8081"
     );
