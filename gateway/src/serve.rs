@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bex_listener::{Meter, Options};
+use bex_listener::{Meter, Options, Port};
 use bex_proto::limits;
 use bex_tls::ServerTls;
 use http::{Request, Response};
@@ -67,7 +67,7 @@ where
     F: Future<Output = Response<ResponseBody>> + Send + 'static,
 {
     let meter = ListenerMeter::new(options, &metrics);
-    bex_listener::serve_proved(listener, options.bounds(), meter, tls, handle)
+    bex_listener::serve(Port::Proved(listener, tls), options.bounds(), meter, handle)
 }
 
 impl ServeOptions {

@@ -1,17 +1,17 @@
 //! The accept loop under every listener: HTTP/1.1 and cleartext HTTP/2 on one port, bounded in connections and in time, and
 //! ended gracefully.
 //!
-//! Bounds: a full house stops accepting, so that waiting clients stand in the kernel's queue; a connection must send its first
+//! Bounds: with all its connections open it stops accepting, so that waiting clients stand in the kernel's queue; a connection must send its first
 //! request soon, and is closed when it has no open request and next to nothing is taken over it any more; a write that makes no
 //! progress for [`bex_proto::limits::WRITE_STALL`] ends its connection, and an HTTP/2 stream whose window stays shut ends by
 //! itself; no connection grows older than [`Options::age`], open requests aside, for which it has [`Options::last_requests`]
 //! more. On shutdown nothing new is accepted, open requests go on to their end, and what is left at the deadline is cut.
-//! How long a request's body may take to come is bounded by whoever reads it. Where [`serve_proved`] serves, no byte of HTTP is
-//! read before the client is proved.
+//! How long a request's body may take to come is bounded by whoever reads it. At a [`Port::Proved`] no byte of HTTP is read before
+//! the client is proved.
 
 mod activity;
 mod body;
-mod conversation;
+mod connection;
 mod event_stream;
 mod proved;
 mod socket;
@@ -92,43 +92,22 @@ impl std::fmt::Debug for Serving {
     }
 }
 
-/// Serves `listener` with `handle` until stopped.
-pub fn serve<M, H, F, B>(listener: TcpListener, options: Options, meter: M, handle: H) -> Serving
-where
-    M: Meter,
-    H: Fn(Request<Incoming>, SocketAddr) -> F + Send + Sync + 'static,
-    F: Future<Output = Response<B>> + Send + 'static,
-    B: Body<Data = Bytes> + Send + Unpin + 'static,
-    B::Error: Into<BodyError> + Send,
-{
-    start(listener, options, meter, None, handle)
+/// A bound port, and what is asked of who connects to it.
+pub enum Port {
+    /// Nothing.
+    Plain(TcpListener),
+    /// TLS, with a certificate that proves the client.
+    Proved(TcpListener, Arc<ServerTls>),
 }
 
-/// The same over TLS, for clients that are proved by their certificate.
-pub fn serve_proved<M, H, F, B>(
-    listener: TcpListener,
-    options: Options,
-    meter: M,
-    tls: Arc<ServerTls>,
-    handle: H,
-) -> Serving
-where
-    M: Meter,
-    H: Fn(Request<Incoming>, SocketAddr) -> F + Send + Sync + 'static,
-    F: Future<Output = Response<B>> + Send + 'static,
-    B: Body<Data = Bytes> + Send + Unpin + 'static,
-    B::Error: Into<BodyError> + Send,
-{
-    start(listener, options, meter, Some(tls), handle)
+impl From<TcpListener> for Port {
+    fn from(listener: TcpListener) -> Self {
+        Self::Plain(listener)
+    }
 }
 
-fn start<M, H, F, B>(
-    listener: TcpListener,
-    options: Options,
-    meter: M,
-    tls: Option<Arc<ServerTls>>,
-    handle: H,
-) -> Serving
+/// Serves `port` with `handle` until stopped.
+pub fn serve<M, H, F, B>(port: impl Into<Port>, options: Options, meter: M, handle: H) -> Serving
 where
     M: Meter,
     H: Fn(Request<Incoming>, SocketAddr) -> F + Send + Sync + 'static,
@@ -136,19 +115,23 @@ where
     B: Body<Data = Bytes> + Send + Unpin + 'static,
     B::Error: Into<BodyError> + Send,
 {
+    let (listener, tls) = match port.into() {
+        Port::Plain(listener) => (listener, None),
+        Port::Proved(listener, tls) => (listener, Some(tls)),
+    };
     let serving = Serving {
         name: options.name,
         stop: CancellationToken::new(),
         cut: CancellationToken::new(),
         tasks: TaskTracker::new(),
     };
-    let house = Arc::new(House {
+    let shared = Arc::new(Shared {
         options,
-        seats: Arc::new(Semaphore::new(options.connections)),
+        permits: Arc::new(Semaphore::new(options.connections)),
         stop: serving.stop.clone(),
         cut: serving.cut.clone(),
-        http1: conversation::http1(&options),
-        http2: conversation::http2(&options, Streams::new(meter.clone())),
+        http1: connection::http1(&options),
+        http2: connection::http2(&options, Streams::new(meter.clone())),
         meter,
         tls,
         handle,
@@ -156,7 +139,7 @@ where
     let tasks = serving.tasks.clone();
     serving
         .tasks
-        .spawn(async move { house.accept(listener, tasks).await });
+        .spawn(async move { shared.accept(listener, tasks).await });
     serving
 }
 
@@ -188,9 +171,10 @@ impl Serving {
 }
 
 /// What all connections of a listener share.
-struct House<M, H> {
+struct Shared<M, H> {
     options: Options,
-    seats: Arc<Semaphore>,
+    /// One for each open connection.
+    permits: Arc<Semaphore>,
     stop: CancellationToken,
     cut: CancellationToken,
     http1: http1::Builder,
@@ -200,7 +184,7 @@ struct House<M, H> {
     handle: H,
 }
 
-impl<M, H, F, B> House<M, H>
+impl<M, H, F, B> Shared<M, H>
 where
     M: Meter,
     H: Fn(Request<Incoming>, SocketAddr) -> F + Send + Sync + 'static,
@@ -211,23 +195,23 @@ where
     async fn accept(self: Arc<Self>, listener: TcpListener, tasks: TaskTracker) {
         loop {
             let next = async {
-                let seat = Arc::clone(&self.seats)
+                let permit = Arc::clone(&self.permits)
                     .acquire_owned()
                     .await
                     .expect("the semaphore is never closed");
-                (seat, listener.accept().await)
+                (permit, listener.accept().await)
             };
-            let (seat, accepted) = tokio::select! {
+            let (permit, accepted) = tokio::select! {
                 () = self.stop.cancelled() => return,
                 next = next => next,
             };
             match accepted {
                 Ok((socket, peer)) => {
-                    let house = Arc::clone(&self);
+                    let shared = Arc::clone(&self);
                     tasks.spawn(async move {
-                        let _counted = house.meter.connected();
-                        house.converse(socket, peer).await;
-                        drop(seat);
+                        let _counted = shared.meter.connected();
+                        shared.serve_connection(socket, peer).await;
+                        drop(permit);
                     });
                 }
                 Err(error) if is_the_peers(&error) => {}

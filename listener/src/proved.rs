@@ -22,9 +22,9 @@ use tracing::debug;
 use crate::activity::Activity;
 use crate::body::Counted;
 use crate::socket::Watched;
-use crate::{BodyError, House, Meter};
+use crate::{BodyError, Meter, Shared};
 
-impl<M, H, F, B> House<M, H>
+impl<M, H, F, B> Shared<M, H>
 where
     M: Meter,
     H: Fn(Request<Incoming>, SocketAddr) -> F + Send + Sync + 'static,

@@ -1,4 +1,4 @@
-//! Both protocols, the full house, and the ends of a listener.
+//! Both protocols, a full listener, and the ends of a listener.
 
 use std::sync::atomic::AtomicBool;
 
@@ -126,7 +126,7 @@ async fn what_is_open_at_the_deadline_is_cut() {
 }
 
 #[tokio::test]
-async fn a_full_house_lets_nobody_in_until_somebody_leaves() {
+async fn with_all_connections_open_nobody_gets_in_until_somebody_leaves() {
     let server = start(|_| async { Response::new(full("")) }).await;
     let address = server.address;
     let mut guests = Vec::new();

@@ -27,7 +27,7 @@ use crate::activity::{Activity, Verdict};
 use crate::body::Counted;
 use crate::socket::Watched;
 use crate::streams::{Handed, Streams};
-use crate::{BodyError, House, Meter, Options, event_stream, socket};
+use crate::{BodyError, Meter, Options, Shared, event_stream, socket};
 
 /// All headers of one request: a ticket, a cursor and what browsers and proxies add.
 const REQUEST_HEADER_BYTES: usize = 32 * 1024;
@@ -104,7 +104,7 @@ enum Http1End<B> {
     Stream(Box<(TcpStream, Response<B>)>),
 }
 
-impl<M, H, F, B> House<M, H>
+impl<M, H, F, B> Shared<M, H>
 where
     M: Meter,
     H: Fn(Request<Incoming>, SocketAddr) -> F + Send + Sync + 'static,
@@ -112,7 +112,7 @@ where
     B: Body<Data = Bytes> + Send + Unpin + 'static,
     B::Error: Into<BodyError> + Send,
 {
-    pub(crate) async fn converse(self: &Arc<Self>, socket: TcpStream, peer: SocketAddr) {
+    pub(crate) async fn serve_connection(self: &Arc<Self>, socket: TcpStream, peer: SocketAddr) {
         // small events must not wait for a full segment
         let is_set = socket
             .set_nodelay(true)
@@ -163,8 +163,7 @@ where
                 if event_stream::is_one(version, &answer) {
                     *kept() = Some(answer);
                     // the connection is taken from under this
-                    pending::<()>().await;
-                    unreachable!("a pending future is never ready");
+                    match pending::<Infallible>().await {}
                 }
                 Ok::<_, Infallible>(answer)
             })
@@ -201,10 +200,10 @@ where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let service = service_fn({
-            let (house, activity) = (Arc::clone(self), Arc::clone(activity));
+            let (shared, activity) = (Arc::clone(self), Arc::clone(activity));
             move |request: Request<Incoming>| {
                 let open = Activity::begin(&activity);
-                let answer = (house.handle)(request, peer);
+                let answer = (shared.handle)(request, peer);
                 async move {
                     let answer = answer.await;
                     Ok::<_, Infallible>(answer.map(|body| Handed::new(Counted::new(body, open))))
