@@ -1,3 +1,5 @@
+//! A chunk read and written field by field: no value is decoded, since a text may hold what no decoder here takes.
+
 use std::borrow::Cow;
 use std::fmt;
 

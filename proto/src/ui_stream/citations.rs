@@ -1,3 +1,5 @@
+//! The citations of a `text-end`, which newer clients check and older ones do not know.
+
 use serde_json::value::RawValue;
 
 use super::chunk::Chunk;

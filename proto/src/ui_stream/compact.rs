@@ -1,15 +1,25 @@
+//! Folding what is stored, so that a page copies its message a few times and not thousands of times.
+
+mod call;
+mod role;
+
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::chunk::{self, Chunk, Writing};
+use super::chunk;
 use super::head::{ChunkHead, ChunkKind, Form};
 use super::profile::Profile;
 use super::shape;
 use crate::ids::PartId;
 use crate::limits;
+use call::{bare, folded_call, restarted};
+use role::{Family, Role, ends_a_step, role};
+
+/// What may be begun and not ended: as much as the guard behind it remembers.
+const MOST_BEGUN: usize = 2 * limits::OPEN_RUNS + limits::KNOWN_CALLS;
 
 /// A part as it leaves the folding.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,7 +36,8 @@ pub struct Folded {
 /// make a page run its tools again (`tool-input-start`, one `tool-input-delta`, the output, but no `tool-input-available`).
 ///
 /// A client copies its whole message with every chunk, so twenty thousand deltas cost it seconds and one costs nothing. A page
-/// ends up with the same parts in the same order. Holds at most [`limits::COMPACT_BYTES`]; more is given out as a further delta.
+/// ends up with the same parts in the same order. Holds at most [`limits::COMPACT_BYTES`], of as many runs as the guard remembers; more is
+/// given out as a further delta.
 #[derive(Debug, Default)]
 pub struct Compact {
     /// Runs and calls by the id they have on the wire, texts and tools apart.
@@ -35,14 +46,6 @@ pub struct Compact {
     /// What was begun here, so that a client has its part in its place: deltas of nothing else are held.
     begun: BTreeMap<(Family, Box<str>), Begun>,
     last: Option<PartId>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Family {
-    Text,
-    Reasoning,
-    Input,
-    Call,
 }
 
 /// How much a client has of what was begun.
@@ -135,8 +138,13 @@ impl Compact {
                 self.give(head.clone(), bytes.clone(), out);
             }
         }
-        if self.held_bytes > limits::COMPACT_BYTES {
+        let is_too_many = self.begun.len() > MOST_BEGUN;
+        if is_too_many || self.held_bytes > limits::COMPACT_BYTES {
             self.flush(out);
+        }
+        if is_too_many {
+            // what goes on of it is not folded any more, as if its start had been lost
+            self.begun.clear();
         }
     }
 
@@ -283,96 +291,12 @@ impl Compact {
     }
 
     fn give_written(&self, json: String, out: &mut Vec<Folded>) {
-        let head = ChunkHead::read(&json).expect("written chunks are chunks");
+        let head = ChunkHead::read(&json).expect("what is written here is an object with a type");
         out.push(Folded {
             id: None,
             head,
             bytes: Bytes::from(json),
         });
-    }
-}
-
-/// What a chunk does to the run or call that it names.
-#[derive(Debug, Clone, Copy)]
-enum Role {
-    Start(Family),
-    Delta(Family),
-    End(Family),
-    Call,
-    Answer,
-}
-
-fn role(kind: &ChunkKind) -> Option<Role> {
-    Some(match kind {
-        ChunkKind::TextStart => Role::Start(Family::Text),
-        ChunkKind::TextDelta => Role::Delta(Family::Text),
-        ChunkKind::TextEnd => Role::End(Family::Text),
-        ChunkKind::ReasoningStart => Role::Start(Family::Reasoning),
-        ChunkKind::ReasoningDelta => Role::Delta(Family::Reasoning),
-        ChunkKind::ReasoningEnd => Role::End(Family::Reasoning),
-        ChunkKind::ToolInputStart => Role::Start(Family::Input),
-        ChunkKind::ToolInputDelta => Role::Delta(Family::Input),
-        ChunkKind::ToolInputAvailable => Role::Call,
-        ChunkKind::ToolInputError
-        | ChunkKind::ToolOutputAvailable
-        | ChunkKind::ToolOutputError
-        | ChunkKind::ToolOutputDenied => Role::Answer,
-        _ => return None,
-    })
-}
-
-fn ends_a_step(kind: &ChunkKind) -> bool {
-    matches!(
-        kind,
-        ChunkKind::StartStep
-            | ChunkKind::FinishStep
-            | ChunkKind::Finish
-            | ChunkKind::Abort
-            | ChunkKind::Error
-    )
-}
-
-/// What a start alone begins. `None` where an input that is no JSON is announced: that does not go on with one.
-fn bare(start: &[u8]) -> Option<Begun> {
-    let start = Chunk::read(start)?;
-    let name = start.quoted("toolName")?;
-    let is_json = start.get("inputEncoding").is_none();
-    is_json.then(|| Begun::Bare(name.into()))
-}
-
-/// A call's input as one delta. `None` for a call that no page runs anyway.
-fn folded_call(call: &[u8]) -> Option<String> {
-    let call = Chunk::read(call)?;
-    if call.get("providerExecuted") == Some("true") {
-        return None;
-    }
-    let mut delta = Writing::new("tool-input-delta");
-    delta.field("toolCallId", call.get("toolCallId")?);
-    delta.field("inputTextDelta", &chunk::json(call.get("input")?));
-    Some(delta.done())
-}
-
-/// The start that a call makes for itself.
-struct Restart {
-    start: String,
-    /// It says what the call's own start cannot have said.
-    says_more: bool,
-}
-
-fn restarted(call: &[u8]) -> Restart {
-    let mut start = Writing::new("tool-input-start");
-    let mut says_more = false;
-    for (name, value) in Chunk::read(call).iter().flat_map(Chunk::fields) {
-        match name {
-            "type" | "input" => continue,
-            "toolCallId" | "toolName" | "dynamic" | "providerExecuted" => {}
-            _ => says_more = true,
-        }
-        start.field(name, value.get());
-    }
-    Restart {
-        start: start.done(),
-        says_more,
     }
 }
 
@@ -395,7 +319,7 @@ impl What {
         match self {
             What::Call(head, bytes) => (head, bytes),
             What::Delta(joined) => {
-                let id_json = serde_json::to_string(chunk_id).expect("a text always serialises");
+                let id_json = chunk::json(chunk_id);
                 let mut json =
                     format!(r#"{{"type":"{kind}","{id_field}":{id_json},"{text_field}":""#)
                         .into_bytes();

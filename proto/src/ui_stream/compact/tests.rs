@@ -121,6 +121,33 @@ fn the_bound_holds() {
 }
 
 #[test]
+fn runs_that_nobody_ends_are_bounded_and_nothing_of_them_is_lost() {
+    let (mut compact, mut out) = (Compact::default(), Vec::new());
+    let mut sent = 0;
+    for id in 0..3 * MOST_BEGUN {
+        for chunk in [
+            format!(r#"{{"type":"text-start","id":"{id}"}}"#),
+            format!(r#"{{"type":"text-delta","id":"{id}","delta":""}}"#),
+            r#"{"type":"text-delta","id":"0","delta":"!"}"#.to_owned(),
+        ] {
+            let head = ChunkHead::read(&chunk).expect("a chunk");
+            compact.push(PartId::new(1, sent), &head, &Bytes::from(chunk), &mut out);
+            sent += 1;
+            assert!(compact.begun.len() <= MOST_BEGUN && compact.runs.len() <= MOST_BEGUN);
+        }
+    }
+    compact.flush(&mut out);
+    let told = |folded: &Folded| String::from_utf8(folded.bytes.to_vec()).expect("json");
+    let first = out.iter().map(told).filter(|t| t.contains(r#""id":"0""#));
+    let said: usize = first.map(|text| text.matches('!').count()).sum();
+    assert_eq!(said, 3 * MOST_BEGUN);
+    assert_eq!(
+        out.last().and_then(|folded| folded.id),
+        Some(PartId::new(1, sent - 1))
+    );
+}
+
+#[test]
 fn a_delta_without_its_start_stands_in_its_place() {
     let (first, more) = (
         r#"{"type":"text-delta","id":"t","delta":"a"}"#,
