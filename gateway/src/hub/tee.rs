@@ -38,7 +38,7 @@ pub enum TeeEnd {
 
 impl TeeEnd {
     /// The metric's label.
-    fn word(self) -> &'static str {
+    fn as_str(self) -> &'static str {
         match self {
             Self::Flushed => "flushed",
             Self::Quota => "quota",
@@ -94,7 +94,7 @@ pub async fn run(
             tracing::warn!(session = %speech.session, turn = %speech.turn, ?end, "tee stopped, the harvest stores the rest")
         }
     }
-    metrics.tee_ended(end.word());
+    metrics.tee_ended(end.as_str());
     progress.send_modify(|progress| progress.end = Some(end));
 }
 
