@@ -3,6 +3,7 @@
 //! Nothing here says or logs a ticket. Store trouble refuses: nothing fails open.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bex_proto::problem::Code;
@@ -27,7 +28,7 @@ pub trait Gate: Send + Sync {
     /// Whether a stream with this ticket may begin.
     async fn standing(&self, key: &StreamKey) -> Result<Standing, StoreError>;
     /// Uses the ticket up.
-    async fn burn(&self, jti: &str, keep: std::time::Duration) -> Result<Burn, StoreError>;
+    async fn burn(&self, jti: &str, keep: Duration) -> Result<Burn, StoreError>;
     /// Records that the stream begins.
     async fn open_audit(&self, stream: &StreamOpened<'_>) -> Result<Self::Row, StoreError>;
 }
@@ -40,7 +41,7 @@ impl Gate for Db {
         Db::standing(self, key).await
     }
 
-    async fn burn(&self, jti: &str, keep: std::time::Duration) -> Result<Burn, StoreError> {
+    async fn burn(&self, jti: &str, keep: Duration) -> Result<Burn, StoreError> {
         self.burn_nonce(jti, keep).await
     }
 

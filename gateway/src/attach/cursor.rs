@@ -10,10 +10,10 @@ use http::{HeaderMap, Uri};
 pub struct Wish {
     /// The last part the viewer has; only what follows is sent.
     pub after: Option<PartId>,
-    /// The viewer lost its stream state: what is open at the cursor is started again.
+    /// Whether what is open at the cursor is started again.
     pub state: ViewerState,
-    /// Where a viewer without a cursor begins.
-    pub from: From,
+    /// What a viewer without a cursor is shown.
+    pub history: History,
     /// Which clients read it.
     pub profile: Profile,
     /// How what is stored is shown.
@@ -22,10 +22,10 @@ pub struct Wish {
 
 /// Which turns a viewer without a cursor is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum From {
+pub enum History {
     /// All.
     #[default]
-    Start,
+    Whole,
     /// `?last=N`: the last N, at least one.
     Last(u32),
     /// `?turn=N`: this one.
@@ -72,8 +72,8 @@ impl Wish {
                 Some(("fresh", "1")) => wish.state = ViewerState::Fresh,
                 Some(("profile", "5")) => wish.profile = Profile::Strict5,
                 Some(("compact", "1")) => wish.density = Density::Compact,
-                Some(("last", text)) => wish.from = From::Last(count(text)?),
-                Some(("turn", text)) => wish.from = From::Turn(TurnNo(count(text)?)),
+                Some(("last", text)) => wish.history = History::Last(count(text)?),
+                Some(("turn", text)) => wish.history = History::Turn(TurnNo(count(text)?)),
                 // unknown words are other versions' business
                 _ => {}
             }
@@ -156,10 +156,13 @@ mod tests {
         let wish = |uri: &str| Wish::read(&HeaderMap::new(), &uri.parse().expect("a uri"));
         let both = wish("/s?profile=5&compact=1&last=2").expect("a wish");
         assert_eq!(
-            (both.profile, both.density, both.from),
-            (Profile::Strict5, Density::Compact, From::Last(2))
+            (both.profile, both.density, both.history),
+            (Profile::Strict5, Density::Compact, History::Last(2))
         );
-        assert_eq!(wish("/s?turn=3").map(|w| w.from), Ok(From::Turn(TurnNo(3))));
+        assert_eq!(
+            wish("/s?turn=3").map(|w| w.history),
+            Ok(History::Turn(TurnNo(3)))
+        );
         assert_eq!(
             wish("/s?profile=7&compact=0").map(|w| (w.profile, w.density)),
             Ok(Default::default())

@@ -8,7 +8,7 @@ use bex_proto::ui_stream;
 use bex_store::Db;
 
 use super::admission::in_time;
-use super::cursor::{From, ViewerState, Wish};
+use super::cursor::{History, ViewerState, Wish};
 
 /// How a stream opens.
 #[derive(Debug, Clone)]
@@ -77,15 +77,15 @@ impl Plan {
         let scope = Scope::Conversation;
         let Some(after) = wish.after else {
             let whole = ui_stream::start_of_session(&claims.ses);
-            let (start, first, scope) = match wish.from {
-                From::Start => (whole, TurnNo::FIRST, scope),
-                From::Last(turns) => (
+            let (start, first, scope) = match wish.history {
+                History::Whole => (whole, TurnNo::FIRST, scope),
+                History::Last(turns) => (
                     whole,
                     TurnNo((newest.0 + 1).saturating_sub(turns).max(1)),
                     scope,
                 ),
-                From::Turn(turn) if turn > newest => return Err(Code::InvalidCursor),
-                From::Turn(turn) => (
+                History::Turn(turn) if turn > newest => return Err(Code::InvalidCursor),
+                History::Turn(turn) => (
                     ui_stream::start_of_turn(&claims.ses, turn),
                     turn,
                     Scope::Turn,

@@ -111,20 +111,20 @@ pub fn spawn(
     drain: CancellationToken,
     lost: CancellationToken,
 ) {
-    let guard = Guard { drain, lost };
+    let end = WatchEnd { drain, lost };
     tokio::spawn(async move {
-        let _guard = guard;
+        let _end = end;
         watching.await;
     });
 }
 
 /// Speaks when the watch is over, also by a panic.
-struct Guard {
+struct WatchEnd {
     drain: CancellationToken,
     lost: CancellationToken,
 }
 
-impl Drop for Guard {
+impl Drop for WatchEnd {
     fn drop(&mut self) {
         if !self.drain.is_cancelled() {
             tracing::error!("revocations are not heard of any more, this process ends");
@@ -155,10 +155,12 @@ pub async fn watch(
         };
         // one check serves all that was heard until now: a burst of revocations must not queue checks
         for _ in 0..HEARD_AT_ONCE {
-            let Some(Some(event)) = notices.next().now_or_never() else {
-                break;
-            };
-            then = then.max(heed(&event, &rooms));
+            match notices.next().now_or_never() {
+                Some(Some(event)) => then = then.max(heed(&event, &rooms)),
+                // a stream that has ended must not be asked again
+                Some(None) => return,
+                None => break,
+            }
         }
         if then == Then::Nothing {
             continue;

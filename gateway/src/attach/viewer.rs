@@ -16,7 +16,7 @@ use bex_proto::ids::PartId;
 use bex_proto::sse;
 use bex_proto::ticket::AttachClaims;
 use bex_proto::ui_stream::{Compact, Guard, Output, resume_error};
-use bex_proto::{Chain, TurnNo, limits};
+use bex_proto::{Chain, SessionId, TurnNo, limits};
 use bex_store::audit::StreamAuditId;
 use bex_store::{Db, StoreError};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
@@ -77,7 +77,7 @@ impl Stop {
     }
 
     /// The audit row's word.
-    fn word(self) -> &'static str {
+    fn as_str(self) -> &'static str {
         match self {
             Self::Gone(ViewerGone::Left) => "left",
             Self::Gone(ViewerGone::Stalled) => "stalled",
@@ -150,7 +150,7 @@ impl Viewer {
         self.pages.rest();
         let word = match ended {
             Ok(()) => "done",
-            Err(stop) => self.end(stop).await.word(),
+            Err(stop) => self.end(stop).await.as_str(),
         };
         let (parts, bytes) = self.out.counts();
         let (db, session) = (self.db.clone(), self.claims.ses.clone());
@@ -210,15 +210,15 @@ impl Viewer {
         Ok(())
     }
 
-    /// Asks the store until it answers, [`limits::SOURCE_RETRY`] at most, with heartbeats.
-    async fn ask<T, F>(&mut self, question: impl Fn(Db) -> F) -> Result<T, Stop>
+    /// Asks the store about the session until it answers, [`limits::SOURCE_RETRY`] at most, with heartbeats.
+    async fn ask<T, F>(&mut self, question: impl Fn(Db, SessionId) -> F) -> Result<T, Stop>
     where
         F: Future<Output = Result<T, StoreError>>,
     {
         let until = Instant::now() + limits::SOURCE_RETRY;
         loop {
             // boxed, as everything is that asks the store: a viewer's task keeps room for whatever it may ever wait for
-            let asking = Box::pin(question(self.db.clone()));
+            let asking = Box::pin(question(self.db.clone(), self.claims.ses.clone()));
             match self.out.quietly(asking).await? {
                 Ok(answer) => return Ok(answer),
                 Err(error) => self.store_trouble(&error, until).await?,

@@ -58,7 +58,7 @@ impl Gate for Scripted {
         }
     }
 
-    async fn burn(&self, jti: &str, _: std::time::Duration) -> Result<Burn, StoreError> {
+    async fn burn(&self, jti: &str, _: Duration) -> Result<Burn, StoreError> {
         let fresh = self.burnt.lock().expect("no panic").insert(jti.to_owned());
         Ok(if fresh { Burn::Burnt } else { Burn::Used })
     }

@@ -2,6 +2,7 @@
 
 use bex_proto::problem::CODE_HEADER;
 use http::header::CONTENT_TYPE;
+use http::{Method, Request};
 
 use super::super::*;
 use super::rig::*;

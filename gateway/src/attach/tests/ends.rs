@@ -2,23 +2,22 @@
 
 use bex_proto::problem::CODE_HEADER;
 use bex_store::revocations::{Revocation, StreamKey};
-use http::HeaderValue;
 use http::header::CONTENT_TYPE;
+use http::{HeaderValue, Response};
+use http_body_util::BodyExt;
+use jiff::Timestamp;
+use tokio::time::Instant;
 
+use super::super::cursor::Wish;
+use super::super::phases::Phases;
+use super::super::plan::{Plan, Planned};
+use super::super::viewer::Ends;
 use super::super::*;
 use super::rig::*;
 use crate::hub::source::tests::{Answer, Driver};
-use crate::sandbox::Look;
 
 /// Attempts of which one must be quick: a busy machine may be late once, a broken notice is always.
 const ATTEMPTS: u32 = 3;
-
-fn running(rig: &Rig, driver: &Driver) {
-    *rig.targets.look.lock().expect("no panic") = Look::Running {
-        address: driver.address,
-        terminating: false,
-    };
-}
 
 /// Waits until the newest audit row is closed, and gives its result.
 async fn result(rig: &Rig) -> String {
@@ -40,7 +39,10 @@ async fn aged(rig: &Rig, session: &bex_proto::SessionId, age: Duration) -> Strea
     };
     let audit = admission::redeem(&rig.db, &claims, "test", "::1", Timestamp::now()).await;
     let (out, body) = body::stream(());
-    let mut viewer = rig.attach.viewer(&plan, Wish::default(), claims, out);
+    let phases = Phases::of(bex_telemetry::Span::asked(session, None));
+    let mut viewer = rig
+        .attach
+        .viewer(&plan, Wish::default(), claims, out, phases);
     viewer.begun_at -= age;
     let ends = Ends {
         revoked: CancellationToken::new(),
@@ -63,7 +65,7 @@ async fn a_source_lost_and_found_again_is_invisible() {
         Answer::Events(wire(1, &said, 60) + "data: [DONE]\n\n"),
     ];
     let driver = Driver::start(&target, script).await;
-    running(&rig, &driver);
+    rig.run(&driver);
     let mut viewer = rig.read(&session).await;
     let settling = async {
         rig.until_stored(&session, 120).await;
@@ -96,7 +98,7 @@ async fn a_source_lost_for_good_is_told_and_one_found_later_goes_on_there() {
     let (session, target) = rig.running().await;
     let said = speech(10);
     let driver = Driver::start(&target, vec![Answer::Open(wire(1, &said[..4], 0))]).await;
-    running(&rig, &driver);
+    rig.run(&driver);
     let mut viewer = rig.read(&session).await;
     viewer.until("1.3 ").await;
     drop(driver);
@@ -105,7 +107,7 @@ async fn a_source_lost_for_good_is_told_and_one_found_later_goes_on_there() {
     assert_eq!(result(&rig).await, "source_lost");
 
     let found = Driver::start(&target, vec![Answer::Open(wire(1, &said, 0))]).await;
-    running(&rig, &found);
+    rig.run(&found);
     let ticket = read_ticket(&session).after("1.3");
     let mut resumed = Stream::of(rig.send(ticket.request()).await);
     let all = resumed.until("1.9 ").await;
@@ -119,7 +121,7 @@ async fn a_part_that_came_late_heals_its_turn() {
     let said = speech(8);
     let script = wire(1, &said[..3], 0) + &wire(1, &said, 5) + "data: [DONE]\n\n";
     let driver = Driver::start(&target, vec![Answer::Events(script)]).await;
-    running(&rig, &driver);
+    rig.run(&driver);
     let mut viewer = rig.read(&session).await;
     let all = viewer.until("1.7 ").await;
     let gap = r#"{"type":"data-bex-incomplete","data":{"turn":1,"reason":"log_truncated","from":"1.3","to":"1.4"}}"#;

@@ -1,18 +1,12 @@
 //! Live turns: a scripted driver, the tee into a real store, and viewers that come and go.
 
 use bex_proto::ids::PartId;
+use tokio::time::Instant;
 
 use super::super::*;
 use super::rig::*;
 use crate::hub::source::tests::{Answer, Driver};
 use crate::sandbox::Look;
-
-fn running(rig: &Rig, driver: &Driver) {
-    *rig.targets.look.lock().expect("no panic") = Look::Running {
-        address: driver.address,
-        terminating: false,
-    };
-}
 
 #[tokio::test]
 async fn replay_and_live_meet_and_everything_is_stored() {
@@ -25,7 +19,7 @@ async fn replay_and_live_meet_and_everything_is_stored() {
         vec![Answer::Events(wire(1, &said, 40) + "data: [DONE]\n\n")],
     )
     .await;
-    running(&rig, &driver);
+    rig.run(&driver);
     let (mut one, mut two) = (rig.read(&session).await, rig.read(&session).await);
     let settling = async {
         rig.until_stored(&session, 200).await;
@@ -70,7 +64,7 @@ async fn a_turn_is_stored_to_its_end_when_nobody_watches_any_more() {
         Answer::Events(wire(1, &said, 100) + "data: [DONE]\n\n"),
     ];
     let driver = Driver::start(&target, script).await;
-    running(&rig, &driver);
+    rig.run(&driver);
     let mut viewer = rig.read(&session).await;
     viewer.until("1.3 ").await;
     drop(viewer);
@@ -99,7 +93,7 @@ async fn a_viewer_waits_for_the_sandbox_and_goes_on_live() {
     let said = speech(5);
     let spoken_by = target(&session, bex_proto::Generation(1));
     let driver = Driver::start(&spoken_by, vec![Answer::Open(wire(1, &said, 0))]).await;
-    running(&rig, &driver);
+    rig.run(&driver);
     assert_eq!(rig.deliver(&session).await, spoken_by);
     assert_eq!(of_parts(&viewer.until("1.4 ").await), events(1, &said));
     assert_eq!(of_parts(&posted.until("1.4 ").await), events(1, &said));
@@ -144,7 +138,7 @@ async fn draining_tells_each_viewer_where_to_resume_and_stores_what_was_heard() 
     let (session, target) = rig.running().await;
     let said = speech(20);
     let driver = Driver::start(&target, vec![Answer::Open(wire(1, &said[..10], 0))]).await;
-    running(&rig, &driver);
+    rig.run(&driver);
     let mut viewer = rig.read(&session).await;
     viewer.until("1.9 ").await;
     let (all, ()) = tokio::join!(viewer.rest(), rig.attach.drain());
@@ -171,7 +165,7 @@ async fn a_resumed_viewer_ahead_of_the_store_gets_exactly_what_follows() {
     let said = speech(30);
     rig.store(&session, 1, &parts(1, &said[..5])).await;
     let driver = Driver::start(&target, vec![Answer::Open(wire(1, &said[..25], 5))]).await;
-    running(&rig, &driver);
+    rig.run(&driver);
     for (query, again) in [
         ("1.17", None),
         ("1.17&fresh=1", Some(r#"{"type":"text-start","id":"t"}"#)),
@@ -195,7 +189,7 @@ async fn a_jump_in_the_drivers_ids_is_told_and_both_sides_are_stored() {
     let said = speech(12);
     let script = vec![Answer::Open(wire(1, &said[..4], 0) + &wire(1, &said, 8))];
     let driver = Driver::start(&target, script).await;
-    running(&rig, &driver);
+    rig.run(&driver);
     let mut viewer = rig.read(&session).await;
     let all = viewer.until("1.11 ").await;
     let gap: Vec<_> = all
@@ -235,7 +229,7 @@ async fn a_viewer_that_lags_behind_the_tail_reads_the_store_and_loses_nothing() 
         Answer::Open(wire(1, &said, 10)),
     ];
     let driver = Driver::start(&target, script).await;
-    running(&rig, &driver);
+    rig.run(&driver);
     let (mut lagging, mut quick) = (rig.read(&session).await, rig.read(&session).await);
     lagging.until("1.0 ").await;
     // the quick one gets everything while the lagging one takes nothing; the burst may overtake the tee, so somebody harvests
@@ -263,7 +257,7 @@ async fn without_a_settle_the_end_waits_for_the_flush_and_is_told_open() {
         vec![Answer::Events(wire(1, &said, 0) + "data: [DONE]\n\n")],
     )
     .await;
-    running(&rig, &driver);
+    rig.run(&driver);
     let mut viewer = rig.read(&session).await;
     let all = viewer.until("1.39 ").await;
     assert_eq!(of_parts(&all), events(1, &said));
@@ -308,7 +302,7 @@ async fn a_sandbox_lost_before_the_turn_was_handed_to_it_is_not_the_end() {
     let said = speech(5);
     let second = target(&session, bex_proto::Generation(2));
     let driver = Driver::start(&second, vec![Answer::Open(wire(1, &said, 0))]).await;
-    running(&rig, &driver);
+    rig.run(&driver);
     assert_eq!(rig.prepare(&claim).await, second);
     rig.hand_over(&claim, &second).await;
     assert_eq!(of_parts(&viewer.until("1.4 ").await), events(1, &said));
@@ -324,7 +318,7 @@ async fn parts_that_a_source_could_not_use_come_from_the_store() {
         .map(|text| format!("data: {text}\n\n"))
         .collect();
     let driver = Driver::start(&target, vec![Answer::Events(nameless + "data: [DONE]\n\n")]).await;
-    running(&rig, &driver);
+    rig.run(&driver);
     let mut viewer = rig.read(&session).await;
     let harvest = async {
         rig.until(|rig| async {

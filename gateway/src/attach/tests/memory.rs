@@ -1,5 +1,12 @@
 //! What a viewer keeps while nothing happens: its task is as large as the largest thing it ever waits for.
 
+use bex_telemetry::Span;
+use jiff::Timestamp;
+
+use super::super::cursor::Wish;
+use super::super::phases::Phases;
+use super::super::plan::{Plan, Planned};
+use super::super::viewer::Ends;
 use super::super::*;
 use super::rig::*;
 
@@ -27,9 +34,10 @@ async fn tasks_of_viewers_are_small() {
         drain: CancellationToken::new(),
     };
     let (out, _body) = body::stream(());
+    let phases = Phases::of(Span::asked(&session, None));
     let viewer = rig
         .attach
-        .viewer(&plan, Wish::default(), ticket.claims, out);
+        .viewer(&plan, Wish::default(), ticket.claims, out, phases);
     let size = size_of_val(&viewer.run(plan, ends, audit.expect("a row")));
     assert!(size <= STREAM_TASK, "a stream's task has {size} bytes");
 }

@@ -1,16 +1,15 @@
 //! A store, a listener, a target, and short words for what the tests say often.
 
+mod browser;
+mod speech;
+
 use std::sync::Mutex;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use bex_proto::driver::{TurnDigest, TurnEnd, TurnState};
 use bex_proto::exec::SandboxRequest;
-use bex_proto::ids::PartId;
 use bex_proto::session::SessionKind;
-use bex_proto::sse::{Event, Splitter};
-use bex_proto::ticket::ATTACH_HEADER;
-use bex_proto::transcript::{Part, inspect};
+use bex_proto::transcript::Part;
 use bex_proto::{Generation, SessionId, TurnNo};
 use bex_store::DbConfig;
 use bex_store::dispatch::{
@@ -21,12 +20,17 @@ use bex_store::settle::{Cause, SandboxAfter, Settle, Settled};
 use bex_store::transcript::{Append, Marks};
 use bex_testpg::Database;
 use bytes::Bytes;
-use http::HeaderMap;
+use http::{Request, Response};
 use http_body_util::Full;
+use tokio::time::Instant;
 
 use super::super::*;
-use crate::hub::source::tests::KEYS;
+use crate::hub::source::tests::{Driver, KEYS};
 use crate::sandbox::{ExecPipe, ExecStartError, Look, TargetRef};
+use crate::serve::ResponseBody;
+
+pub(super) use browser::{Stream, Ticket, read_ticket, turn_ticket};
+pub(super) use speech::{events, ids, of_parts, parts, speech, wire};
 
 /// The longest a test waits for anything.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -263,6 +267,14 @@ impl Rig {
             .expect("released");
     }
 
+    /// From now on the sandbox is this driver's.
+    pub(super) fn run(&self, driver: &Driver) {
+        *self.targets.look.lock().expect("no panic") = Look::Running {
+            address: driver.address,
+            terminating: false,
+        };
+    }
+
     /// Waits until the store has this many parts of the session.
     pub(super) async fn until_stored(&self, session: &SessionId, parts: u64) {
         self.until(|rig| async move {
@@ -320,178 +332,4 @@ pub(super) fn target(session: &SessionId, generation: Generation) -> TargetRef {
         legacy: false,
         driver_kid: "a".into(),
     }
-}
-
-/// A ticket and how it is used.
-#[derive(Clone)]
-pub(super) struct Ticket {
-    pub(super) claims: AttachClaims,
-    pub(super) query: String,
-    pub(super) body: Bytes,
-}
-
-pub(super) fn read_ticket(session: &SessionId) -> Ticket {
-    let now = Timestamp::now().as_second();
-    let claims = AttachClaims::to_read(session, "acme".parse().expect("an id"), "u", now);
-    Ticket {
-        claims,
-        query: String::new(),
-        body: Bytes::new(),
-    }
-}
-
-pub(super) fn turn_ticket(session: &SessionId, turn: u32) -> Ticket {
-    let mut ticket = read_ticket(session);
-    ticket.claims.act = AttachAction::Turn;
-    ticket.claims.trn = Some(TurnNo(turn));
-    ticket
-}
-
-impl Ticket {
-    pub(super) fn after(mut self, query: &str) -> Self {
-        self.query = format!("?after={query}");
-        self
-    }
-
-    pub(super) fn request(&self) -> Request<Full<Bytes>> {
-        let method = match self.claims.act {
-            AttachAction::Read => Method::GET,
-            AttachAction::Turn => Method::POST,
-        };
-        Request::builder()
-            .method(method)
-            .uri(format!(
-                "/v1/agent-sessions/{}/stream{}",
-                self.claims.ses, self.query
-            ))
-            .header(ATTACH_HEADER, self.claims.sign(&keys()))
-            .body(Full::new(self.body.clone()))
-            .expect("a request")
-    }
-}
-
-/// A stream being read.
-pub(super) struct Stream {
-    pub(super) status: u16,
-    pub(super) headers: HeaderMap,
-    body: ResponseBody,
-    splitter: Splitter,
-    pub(super) raw: Vec<u8>,
-}
-
-impl Stream {
-    pub(super) fn of(response: Response<ResponseBody>) -> Self {
-        let (parts, body) = response.into_parts();
-        Self {
-            status: parts.status.as_u16(),
-            headers: parts.headers,
-            body,
-            splitter: Splitter::new(),
-            raw: Vec::new(),
-        }
-    }
-
-    /// The next event as `id data`, without the id where there is none; `None` at the body's clean end.
-    pub(super) async fn next(&mut self) -> Option<String> {
-        loop {
-            if let Some(event) = self.splitter.next_event() {
-                let Event::Data { id, data } = event else {
-                    panic!("a viewer's events are whole")
-                };
-                let data = String::from_utf8(data.to_vec()).expect("text");
-                let id = id.map(|id| String::from_utf8(id.to_vec()).expect("text"));
-                return Some(id.map_or(data.clone(), |id| format!("{id} {data}")));
-            }
-            let frame = tokio::time::timeout(PATIENCE, self.body.frame())
-                .await
-                .expect("in time")?;
-            let bytes = frame.expect("not broken off").into_data().expect("data");
-            self.raw.extend_from_slice(&bytes);
-            self.splitter.push(&bytes);
-        }
-    }
-
-    /// Every event to the end.
-    pub(super) async fn rest(&mut self) -> Vec<String> {
-        let mut all = Vec::new();
-        while let Some(event) = self.next().await {
-            all.push(event);
-        }
-        all
-    }
-
-    /// Events up to the first that contains `text`, that one included.
-    pub(super) async fn until(&mut self, text: &str) -> Vec<String> {
-        let mut all = Vec::new();
-        while let Some(event) = self.next().await {
-            let found = event.contains(text);
-            all.push(event);
-            if found {
-                return all;
-            }
-        }
-        panic!("{text} never came: {all:?}")
-    }
-}
-
-pub(super) fn chunk(turn: u32, index: u32, text: impl Into<String>) -> Part {
-    let text = text.into();
-    let head = inspect(text.as_bytes()).expect("a part");
-    Part {
-        id: PartId::new(turn, index),
-        head,
-        bytes: Bytes::from(text),
-        spoken_at: None,
-    }
-}
-
-/// A whole text part: start, deltas, end. `n` chunks.
-pub(super) fn speech(n: u32) -> Vec<String> {
-    (0..n)
-        .map(|i| match i {
-            0 => r#"{"type":"text-start","id":"t"}"#.to_owned(),
-            i if i + 1 == n => r#"{"type":"text-end","id":"t"}"#.to_owned(),
-            i => format!(r#"{{"type":"text-delta","id":"t","delta":"{i} "}}"#),
-        })
-        .collect()
-}
-
-pub(super) fn parts(turn: u32, said: &[String]) -> Vec<Part> {
-    said.iter()
-        .zip(0..)
-        .map(|(text, index)| chunk(turn, index, text.clone()))
-        .collect()
-}
-
-/// What a viewer is sent for stored parts.
-pub(super) fn events(turn: u32, said: &[String]) -> Vec<String> {
-    said.iter()
-        .enumerate()
-        .map(|(index, text)| format!("{turn}.{index} {text}"))
-        .collect()
-}
-
-/// The driver's side of the same.
-pub(super) fn wire(turn: u32, said: &[String], from: usize) -> String {
-    said.iter()
-        .enumerate()
-        .skip(from)
-        .map(|(index, text)| format!("id: {turn}.{index}\ndata: {text}\n\n"))
-        .collect()
-}
-
-/// Only the events of parts.
-pub(super) fn of_parts(all: &[String]) -> Vec<String> {
-    all.iter()
-        .filter(|event| event.starts_with(|c: char| c.is_ascii_digit()))
-        .cloned()
-        .collect()
-}
-
-/// Only the ids, for messages that a person can read.
-pub(super) fn ids(events: &[String]) -> Vec<&str> {
-    events
-        .iter()
-        .filter_map(|event| event.split(' ').next())
-        .collect()
 }

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use super::{Opened, Stop, Viewer};
 use crate::attach::cursor::ViewerState;
+use crate::attach::pull::StoreRead;
 
 /// Parts up to a cursor that is ahead of the store: they come again and are not shown.
 #[derive(Debug)]
@@ -84,12 +85,8 @@ impl Viewer {
         cursor: PartId,
         state: ViewerState,
     ) -> Result<PartId, Stop> {
-        let session = self.claims.ses.clone();
         let row = self
-            .ask(|db| {
-                let s = session.clone();
-                async move { db.turn_without_prompt(&s, cursor.turn).await }
-            })
+            .ask(|db, session| async move { db.turn_without_prompt(&session, cursor.turn).await })
             .await?;
         let row = row.ok_or(Stop::Revoked)?;
         let wanted = cursor.next();
@@ -97,10 +94,7 @@ impl Viewer {
             wanted
         } else {
             let end = self
-                .ask(|db| {
-                    let s = session.clone();
-                    async move { db.contiguous_end(&s, cursor.turn).await }
-                })
+                .ask(|db, session| async move { db.contiguous_end(&session, cursor.turn).await })
                 .await?;
             PartId {
                 turn: cursor.turn,
@@ -114,10 +108,7 @@ impl Viewer {
         let mut from = PartIndex(0);
         loop {
             let heads = self
-                .ask(|db| {
-                    let s = session.clone();
-                    async move { db.kinds_before(&s, at, from).await }
-                })
+                .ask(|db, session| async move { db.kinds_before(&session, at, from).await })
                 .await?;
             let Some(last) = heads.last() else { break };
             from = last.index.next();
@@ -147,12 +138,8 @@ impl Viewer {
 
     /// The calls of earlier turns in the step the viewer is in: an id that is used again names another call.
     async fn recall(&mut self, wanted: PartId) -> Result<(), Stop> {
-        let session = self.claims.ses.clone();
         let calls = self
-            .ask(|db| {
-                let s = session.clone();
-                async move { db.calls_before(&s, wanted).await }
-            })
+            .ask(|db, session| async move { db.calls_before(&session, wanted).await })
             .await?;
         for call in calls {
             let head = ChunkHead::from_columns(&call.kind, call.chunk_id.as_deref());
@@ -218,10 +205,7 @@ impl Viewer {
     }
 
     /// One read of the store, repeated while the store is away.
-    pub(super) async fn read_stored(
-        &mut self,
-        at: PartId,
-    ) -> Result<crate::attach::pull::StoreRead, Stop> {
+    pub(super) async fn read_stored(&mut self, at: PartId) -> Result<StoreRead, Stop> {
         let until = Instant::now() + limits::SOURCE_RETRY;
         loop {
             match self.out.quietly(Box::pin(self.pages.read(at))).await? {

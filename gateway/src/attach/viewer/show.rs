@@ -33,6 +33,7 @@ impl Viewer {
         };
         let mut folded = Vec::new();
         compact.flush(&mut folded);
+        // no error is ever held back, and only an error's place matters
         self.put_folded(turn, Place::Earlier, folded);
     }
 

@@ -101,6 +101,7 @@ impl Viewer {
             told_gap: false,
             live: None,
         };
+        // it was said, and would be kept as long as the turn is shown
         showing.row.prompt = String::new();
         if began_open {
             if self.scope == Scope::Turn && showing.row.delivery_started_at.is_none() {
@@ -253,12 +254,8 @@ impl Viewer {
             return Ok(TurnEnded::Last);
         }
         if row.turn >= self.newest {
-            let session = self.claims.ses.clone();
             let current = self
-                .ask(|db| {
-                    let s = session.clone();
-                    async move { db.session(&s).await }
-                })
+                .ask(|db, session| async move { db.session(&session).await })
                 .await?;
             self.newest = current.ok_or(Stop::Revoked)?.turns;
         }

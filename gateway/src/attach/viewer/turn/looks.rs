@@ -21,11 +21,9 @@ impl Viewer {
         // at most this one and those below it are not behind it
         let mut more = part.id.index.0 + 1 < showing.row.stored_parts;
         if !more {
-            let (session, behind) = (self.claims.ses.clone(), part.id.next());
-            let next = self.ask(|db| {
-                let session = session.clone();
-                async move { db.next_stored(&session, behind).await }
-            });
+            let behind = part.id.next();
+            let next =
+                self.ask(|db, session| async move { db.next_stored(&session, behind).await });
             more = next.await?.is_some();
         }
         Ok(if more { Place::Earlier } else { Place::Last })
@@ -57,17 +55,13 @@ impl Viewer {
         turn: TurnNo,
         prompt: Prompt,
     ) -> Result<(TurnRow, Known), Stop> {
-        let session = self.claims.ses.clone();
         let (row, head) = self
-            .ask(|db| {
-                let session = session.clone();
-                async move {
-                    let row = match prompt {
-                        Prompt::Show => db.turn(&session, turn).await?,
-                        Prompt::Known => db.turn_without_prompt(&session, turn).await?,
-                    };
-                    Ok((row, db.transcript_head(&session).await?))
-                }
+            .ask(|db, session| async move {
+                let row = match prompt {
+                    Prompt::Show => db.turn(&session, turn).await?,
+                    Prompt::Known => db.turn_without_prompt(&session, turn).await?,
+                };
+                Ok((row, db.transcript_head(&session).await?))
             })
             .await?;
         let row = row.ok_or(Stop::Revoked)?;
@@ -111,12 +105,8 @@ impl Viewer {
         if showing.known.reach == Reach::StoredOnly || generation.0 == 0 {
             return Ok(());
         }
-        let session = self.claims.ses.clone();
         let sandbox = self
-            .ask(|db| {
-                let s = session.clone();
-                async move { db.sandbox(&s, generation).await }
-            })
+            .ask(|db, session| async move { db.sandbox(&session, generation).await })
             .await?;
         let Some(target) = sandbox.and_then(target_of) else {
             return Ok(());

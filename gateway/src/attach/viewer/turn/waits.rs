@@ -1,8 +1,9 @@
 //! What a turn's viewer waits for, and how long.
 
+use std::time::Duration;
+
 use bex_proto::{Chain, limits};
 use bex_store::wake::Channel;
-use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -118,10 +119,31 @@ impl Viewer {
     }
 }
 
+/// A tee that ended wakes nobody any more, nor does one that broke off without saying so.
 async fn progress(tee: Option<&mut watch::Receiver<TeeProgress>>) {
-    match tee {
-        // a tee that ended wakes nobody any more
-        Some(tee) if tee.borrow().end.is_none() => drop(tee.changed().await),
-        _ => std::future::pending().await,
+    if let Some(tee) = tee
+        && tee.borrow().end.is_none()
+        && tee.changed().await.is_ok()
+    {
+        return;
+    }
+    std::future::pending().await
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_tee_wakes_only_while_it_goes_on() {
+        let (said, mut tee) = watch::channel(TeeProgress::default());
+        assert!(progress(Some(&mut tee)).now_or_never().is_none());
+        said.send_modify(|progress| progress.appends = 1);
+        assert!(progress(Some(&mut tee)).now_or_never().is_some());
+        drop(said);
+        assert!(progress(Some(&mut tee)).now_or_never().is_none());
+        assert!(progress(None).now_or_never().is_none());
     }
 }
