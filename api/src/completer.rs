@@ -36,7 +36,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::clock;
 use crate::config::Timings;
-use crate::exec_client::SandboxRpc;
+use crate::exec_client::{SandboxRpc, Windows};
 use crate::keep::kept;
 use crate::metrics::{CompleterMetrics, RoundResult, TickResult};
 use crate::notices::Notices;
@@ -79,6 +79,7 @@ pub struct CompleterDeps {
 pub struct Completer {
     deps: CompleterDeps,
     lanes: Lanes,
+    windows: Windows,
 }
 
 /// How a round ends: when the session is due again, and whether it counts as failed.
@@ -92,6 +93,7 @@ impl Completer {
     /// A Completer that does nothing until it runs.
     pub fn new(deps: CompleterDeps) -> Self {
         Self {
+            windows: Windows::new(deps.metrics.harvest_windows()),
             deps,
             lanes: Lanes::default(),
         }

@@ -5,6 +5,7 @@
 
 mod answer;
 mod connector;
+mod room;
 mod window;
 
 use std::sync::Arc;
@@ -30,6 +31,7 @@ use hyper_util::rt::TokioExecutor;
 use connector::Connector;
 
 pub use answer::ReadAnswer;
+pub use room::{HeldWindow, Room, Windows};
 pub use window::{Window, read_window};
 
 /// Time to connect to the gateway.
@@ -118,10 +120,22 @@ impl From<ExecCode> for ExecFailure {
 /// What the dispatcher and the Completer ask of a sandbox. A trait, so that tests can script every failure.
 #[async_trait]
 pub trait SandboxRpc: Send + Sync {
-    /// status.json and the turn's log from `offset`, as far as the answer came.
-    async fn observe(&self, target: &ExecTarget, turn: TurnNo, offset: u64) -> ReadAnswer;
-    /// The turn's log from `offset`, as far as the answer came.
-    async fn read_transcript(&self, target: &ExecTarget, turn: TurnNo, offset: u64) -> ReadAnswer;
+    /// status.json and the turn's log from `offset`, as far as the answer came and there is room.
+    async fn observe(
+        &self,
+        target: &ExecTarget,
+        turn: TurnNo,
+        offset: u64,
+        room: Room,
+    ) -> ReadAnswer;
+    /// The turn's log from `offset`, as far as the answer came and there is room.
+    async fn read_transcript(
+        &self,
+        target: &ExecTarget,
+        turn: TurnNo,
+        offset: u64,
+        room: Room,
+    ) -> ReadAnswer;
     /// Delivers a recorded turn; idempotent by turn number.
     async fn deliver_turn(
         &self,
@@ -248,12 +262,12 @@ impl ExecClient {
         end
     }
 
-    async fn read(&self, target: &ExecTarget, operation: Operation) -> ReadAnswer {
+    async fn read(&self, target: &ExecTarget, operation: Operation, room: Room) -> ReadAnswer {
         let deadline = tokio::time::Instant::now() + limits::EXEC_READ_TIMEOUT;
         let span = Span::of(&target.session);
         let call = self.call(target, COMPLETER_SUBJECT, &operation, &span);
         let answer = match tokio::time::timeout_at(deadline, call).await {
-            Ok(Ok(body)) => answer::read_until(body, deadline).await,
+            Ok(Ok(body)) => answer::read_until(body, deadline, room).await,
             Ok(Err(failure)) => ReadAnswer::failed(failure),
             Err(_) => ReadAnswer::failed(ExecFailure::Timeout),
         };
@@ -271,12 +285,25 @@ fn ended(span: Span, operation: &Operation, failure: Option<&ExecFailure>) {
 
 #[async_trait]
 impl SandboxRpc for ExecClient {
-    async fn observe(&self, target: &ExecTarget, turn: TurnNo, offset: u64) -> ReadAnswer {
-        self.read(target, Operation::Observe { turn, offset }).await
+    async fn observe(
+        &self,
+        target: &ExecTarget,
+        turn: TurnNo,
+        offset: u64,
+        room: Room,
+    ) -> ReadAnswer {
+        self.read(target, Operation::Observe { turn, offset }, room)
+            .await
     }
 
-    async fn read_transcript(&self, target: &ExecTarget, turn: TurnNo, offset: u64) -> ReadAnswer {
-        self.read(target, Operation::ReadTranscript { turn, offset })
+    async fn read_transcript(
+        &self,
+        target: &ExecTarget,
+        turn: TurnNo,
+        offset: u64,
+        room: Room,
+    ) -> ReadAnswer {
+        self.read(target, Operation::ReadTranscript { turn, offset }, room)
             .await
     }
 

@@ -59,6 +59,11 @@ pub const SSE_EVENT_BYTES: usize = PART_BYTES + SSE_FIELD_BYTES;
 pub const HARVEST_BYTES: u64 = 16 * MIB as u64;
 /// A whole observe or read-transcript answer.
 pub const HARVEST_ANSWER_BYTES: u64 = 17 * MIB as u64;
+/// Log bytes that a reader takes without a window of its own: what a tick finds of a turn that is being spoken.
+pub const HARVEST_SMALL_BYTES: u64 = MIB as u64;
+/// Whole windows that one process holds at once, whatever it harvests: who needs one more waits. Each is an answer and, where it was cut,
+/// what continues it.
+pub const HARVEST_WINDOWS: usize = 8;
 /// Output of a user's command; then `output_limit`.
 pub const RUN_OUTPUT_BYTES: u64 = 2 * MIB as u64;
 /// One exec frame's payload. Writers split; a longer one is refused by readers.
@@ -206,7 +211,7 @@ pub const COMPLETER_TICK: Duration = Duration::from_secs(15);
 pub const COMPLETER_SLOW_TICK: Duration = Duration::from_secs(60);
 /// See [`COMPLETER_SLOW_TICK`].
 pub const COMPLETER_SILENT_AFTER: Duration = Duration::from_secs(5 * 60);
-/// Sessions one Completer works on at once: each may hold one harvest window.
+/// Sessions one Completer works on at once, beside those that keep it waiting.
 pub const COMPLETER_PARALLEL: usize = 8;
 /// A completer's or dispatcher's lease on one session, renewed at a third: how long the work of a process that died waits.
 pub const LEASE: Duration = Duration::from_secs(20);

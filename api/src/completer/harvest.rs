@@ -14,7 +14,7 @@ use tokio::task::JoinError;
 use super::decide::{Driver, Log};
 use super::log::{Batch, Expected, Form, LogEnd, LogReader};
 use super::store::CompleterStore;
-use crate::exec_client::{ExecFailure, ExecTarget, SandboxRpc, read_window};
+use crate::exec_client::{ExecFailure, ExecTarget, SandboxRpc, Windows, read_window};
 
 /// Bytes that are parsed in less time than a thread takes to be woken for it.
 const SOON_PARSED: usize = 64 * 1024;
@@ -28,6 +28,8 @@ pub struct Source<'a> {
     pub db: &'a dyn CompleterStore,
     /// The way into the sandbox.
     pub rpc: &'a dyn SandboxRpc,
+    /// The process's memory for logs.
+    pub windows: &'a Windows,
     /// The sandbox.
     pub target: &'a ExecTarget,
     /// The turn.
@@ -163,7 +165,9 @@ impl Source<'_> {
             oldest: None,
         };
         for _ in 0..WINDOWS {
-            let window = read_window(self.rpc, self.target, turn, at.offset).await?;
+            let window = read_window(self.rpc, self.windows, self.target, turn, at.offset).await?;
+            // given back when its parts are stored
+            let _held = window.held;
             harvest.status = window.status.as_deref().and_then(|text| self.status(text));
             let Some((log, bytes)) = window.log else {
                 harvest.log = Log::Absent;

@@ -19,9 +19,9 @@ use tokio::time::timeout;
 
 /// How long a round may keep a quick seat: many times what it takes where everybody answers.
 pub(super) const QUICK: Duration = Duration::from_secs(1);
-/// Rounds that outlasted [`QUICK`]. Each may hold one harvest window.
+/// Rounds that outlasted [`QUICK`].
 const SLOW: usize = 32;
-/// Rounds of suspects. Each may hold one harvest window.
+/// Rounds of suspects.
 const SUSPECTS: usize = 16;
 
 /// The seats of one Completer.

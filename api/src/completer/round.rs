@@ -81,6 +81,7 @@ impl Work<'_> {
         Source {
             db: completer.deps.db.as_ref(),
             rpc: completer.deps.rpc.as_ref(),
+            windows: &completer.windows,
             target,
             expected,
         }

@@ -12,7 +12,7 @@ use hyper::body::{Body, Incoming};
 use serde::Deserialize;
 use tokio::time::Instant;
 
-use super::ExecFailure;
+use super::{ExecFailure, Room};
 
 /// The text of a refusal is not read further.
 const REFUSAL_BYTES: usize = 64 * 1024;
@@ -40,15 +40,20 @@ impl ReadAnswer {
 }
 
 pub(super) async fn read(body: Incoming) -> ReadAnswer {
-    read_until(body, Instant::now() + limits::EXEC_READ_TIMEOUT).await
+    read_until(
+        body,
+        Instant::now() + limits::EXEC_READ_TIMEOUT,
+        Room::Small,
+    )
+    .await
 }
 
-/// Reads until the end, the deadline or the bound. Whatever was received before stays in the answer.
-pub(super) async fn read_until<B>(mut body: B, deadline: Instant) -> ReadAnswer
+/// Reads until the end, the deadline or the bound, which is known as soon as the header is. Whatever was received before stays in the answer.
+pub(super) async fn read_until<B>(mut body: B, deadline: Instant, room: Room) -> ReadAnswer
 where
     B: Body<Data = Bytes> + Unpin,
 {
-    let mut reader = AnswerReader::default();
+    let mut reader = AnswerReader::new(room);
     let end = loop {
         match tokio::time::timeout_at(deadline, body.frame()).await {
             Err(_) => break Err(ExecFailure::Timeout),
@@ -71,8 +76,8 @@ where
     }
 }
 
-#[derive(Default)]
 struct AnswerReader {
+    room: Room,
     decoder: FrameDecoder,
     header: Option<WindowHeader>,
     bytes: BytesMut,
@@ -80,6 +85,16 @@ struct AnswerReader {
 }
 
 impl AnswerReader {
+    fn new(room: Room) -> Self {
+        Self {
+            room,
+            decoder: FrameDecoder::default(),
+            header: None,
+            bytes: BytesMut::new(),
+            end: None,
+        }
+    }
+
     fn push(&mut self, data: &[u8]) -> Result<(), ExecFailure> {
         self.decoder.push(data);
         while let Some(frame) = self
@@ -103,12 +118,18 @@ impl AnswerReader {
         }
         match frame.kind {
             FrameKind::Header if self.header.is_none() && self.bytes.is_empty() => {
-                self.header = Some(
-                    serde_json::from_slice(&frame.payload).map_err(|_| ExecFailure::Transport)?,
-                );
+                let header: WindowHeader =
+                    serde_json::from_slice(&frame.payload).map_err(|_| ExecFailure::Transport)?;
+                let promised = header.log.as_ref().map_or(0, |log| log.length);
+                self.header = Some(header);
+                if promised > self.room.bytes() {
+                    return Err(ExecFailure::OutputLimit);
+                }
+                // as much as will come, not twice as much by growing
+                self.bytes.reserve(usize::try_from(promised).unwrap_or(0));
             }
             FrameKind::Stdout => {
-                if (self.bytes.len() + frame.payload.len()) as u64 > limits::HARVEST_ANSWER_BYTES {
+                if (self.bytes.len() + frame.payload.len()) as u64 > self.room.bytes() {
                     return Err(ExecFailure::OutputLimit);
                 }
                 self.bytes.extend_from_slice(&frame.payload);
@@ -155,7 +176,7 @@ pub(super) async fn refusal(response: Response<Incoming>) -> ExecFailure {
     };
     let body = body.to_bytes();
     if framed {
-        let mut reader = AnswerReader::default();
+        let mut reader = AnswerReader::new(Room::Small);
         if let (Ok(()), Some(Err(failure))) = (reader.push(&body), reader.end.take()) {
             return failure;
         }
@@ -197,6 +218,7 @@ mod tests {
         read_until(
             StreamBody::new(stream::iter(chunks)),
             Instant::now() + limits::EXEC_READ_TIMEOUT,
+            Room::Window,
         )
         .await
     }

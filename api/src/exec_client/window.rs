@@ -7,31 +7,45 @@ use bex_proto::limits;
 use bex_proto::transcript::sha256_hex;
 use bytes::{Bytes, BytesMut};
 
-use super::{ExecFailure, ExecTarget, ReadAnswer, SandboxRpc};
+use super::{ExecFailure, ExecTarget, HeldWindow, ReadAnswer, Room, SandboxRpc, Windows};
 
 /// How often one window is continued before this tick gives up; the next one begins again.
 const CONTINUATIONS: usize = 4;
 
 /// A proved window.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Window {
     /// The text of status.json.
     pub status: Option<String>,
     /// The log's window; `None` while the driver has not begun the log.
     pub log: Option<(LogWindow, Bytes)>,
+    /// Kept for as long as the bytes are; `None` where they are few.
+    pub held: Option<HeldWindow>,
 }
 
-/// Reads status and log from `offset`.
+/// Reads status and log from `offset`. Where there is much to read it waits for one of the windows, as long as it takes.
 ///
 /// # Errors
 /// When the window could not be read whole; nothing of it may be used then.
 pub async fn read_window(
     rpc: &dyn SandboxRpc,
+    windows: &Windows,
     target: &ExecTarget,
     turn: TurnNo,
     offset: u64,
 ) -> Result<Window, ExecFailure> {
-    let first = rpc.observe(target, turn, offset).await;
+    let mut held = None;
+    let mut first = rpc.observe(target, turn, offset, Room::Small).await;
+    if first.end == Err(ExecFailure::OutputLimit) {
+        // what little came is let go before the wait
+        drop(first);
+        held = Some(windows.take().await);
+        first = rpc.observe(target, turn, offset, Room::Window).await;
+    }
+    let room = match held {
+        Some(_) => Room::Window,
+        None => Room::Small,
+    };
     let Some(header) = first.header.clone() else {
         return Err(first.end.err().unwrap_or(ExecFailure::Transport));
     };
@@ -41,19 +55,21 @@ pub async fn read_window(
         return Ok(Window {
             status: header.status,
             log: None,
+            held,
         });
     };
     let promised = promised(&log);
     if promised > limits::HARVEST_BYTES {
         return Err(ExecFailure::Transport);
     }
-    let bytes = fill(rpc, target, turn, offset, &log, promised, first).await?;
+    let bytes = fill(rpc, room, target, turn, offset, &log, promised, first).await?;
     if log.ending != WindowEnding::LineTooLong && sha256_hex(&bytes) != log.sha256 {
         return Err(ExecFailure::Transport);
     }
     Ok(Window {
         status: header.status,
         log: Some((log, bytes)),
+        held,
     })
 }
 
@@ -65,8 +81,13 @@ fn promised(log: &LogWindow) -> u64 {
     }
 }
 
+#[expect(
+    clippy::too_many_arguments,
+    reason = "one call's words, said in one place"
+)]
 async fn fill(
     rpc: &dyn SandboxRpc,
+    room: Room,
     target: &ExecTarget,
     turn: TurnNo,
     offset: u64,
@@ -98,7 +119,7 @@ async fn fill(
             Err(failure) => return Err(failure),
         }
         let at = offset + joined.len() as u64;
-        answer = rpc.read_transcript(target, turn, at).await;
+        answer = rpc.read_transcript(target, turn, at, room).await;
         match answer.header.as_ref().and_then(|h| h.log.as_ref()) {
             Some(next) if next.log_id == log.log_id && next.offset == at => {}
             Some(_) => return Err(ExecFailure::Transport),

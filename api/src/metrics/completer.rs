@@ -90,6 +90,7 @@ pub struct CompleterMetrics {
     harvest_parts: Counter,
     harvest_lag: Histogram,
     harvest_faults: Counter,
+    harvest_windows: Gauge,
 }
 
 impl CompleterMetrics {
@@ -108,6 +109,7 @@ impl CompleterMetrics {
             harvest_parts: Counter::default(),
             harvest_lag: Histogram::new(LAG_BUCKETS),
             harvest_faults: Counter::default(),
+            harvest_windows: Gauge::default(),
         };
         let m = &metrics;
         registry.register("completer_ticks", "Looks for due sessions", m.ticks.clone());
@@ -170,6 +172,11 @@ impl CompleterMetrics {
             "Harvests that ended early",
             m.harvest_faults.clone(),
         );
+        registry.register(
+            "harvest_windows",
+            "Windows of logs that are held in memory",
+            m.harvest_windows.clone(),
+        );
         metrics
     }
 
@@ -231,6 +238,11 @@ impl CompleterMetrics {
         if let Some(lag) = lag {
             self.harvest_lag.observe(lag.as_secs_f64());
         }
+    }
+
+    /// Windows that are held; the bound is [`bex_proto::limits::HARVEST_WINDOWS`].
+    pub fn harvest_windows(&self) -> Gauge {
+        self.harvest_windows.clone()
     }
 
     /// A harvest ended early.

@@ -1,9 +1,10 @@
 //! The exec client against a scripted listener.
 
 use std::convert::Infallible;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
-use bex_api::exec_client::{ExecClient, ExecFailure, ExecTarget, SandboxRpc, read_window};
+use bex_api::exec_client::{ExecClient, ExecFailure, ExecTarget, SandboxRpc, Windows, read_window};
 use bex_proto::exec::{
     CONTENT_TYPE, ExecCode, ExecError, Exit, FrameKind, LogWindow, Operation, TICKET_HEADER,
     WindowEnding, WindowHeader, write_bytes, write_json,
@@ -11,7 +12,7 @@ use bex_proto::exec::{
 use bex_proto::problem::{Code, Problem};
 use bex_proto::ticket::{ExecClaims, KeyRing};
 use bex_proto::transcript::sha256_hex;
-use bex_proto::{Generation, SessionId, TurnNo};
+use bex_proto::{Generation, SessionId, TurnNo, limits};
 use bytes::{Bytes, BytesMut};
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
@@ -229,21 +230,63 @@ async fn a_cut_window_is_continued_from_its_bytes_and_proved_as_one() {
         calls += 1;
         assert_eq!(
             matches!(operation, Operation::Observe { .. }),
-            calls == 1,
-            "status is asked for once"
+            calls <= 2,
+            "status is asked for once more where there is much to read"
         );
-        // success over less than was promised, then no end at all, then the rest
-        let (sent, end) = [(1_000_000, true), (700_000, false), (usize::MAX, true)][calls - 1];
+        // all of it, for which there is no room yet; success over less than was promised, then no end at all, then the rest
+        let sent = [usize::MAX, 1_000_000, 700_000, usize::MAX][calls - 1];
+        let end = calls != 3;
         window(&log, offset_of(&operation), sent, "a", end)
     }))
     .await;
-    let read = read_window(&client, &target(), TurnNo(1), 0)
+    let read = read_window(&client, &windows(), &target(), TurnNo(1), 0)
         .await
         .expect("a window");
     let (header, bytes) = read.log.expect("a log");
     assert_eq!((bytes.len(), header.offset), (whole.len(), 0));
     assert_eq!(bytes, whole);
     assert_eq!(read.status.as_deref(), Some("{}"));
+}
+
+/// A process's own.
+fn windows() -> Windows {
+    Windows::new(Default::default())
+}
+
+#[tokio::test]
+async fn who_needs_a_window_waits_for_one_and_nobody_else_does() {
+    let large = vec![b'\n'; usize::try_from(limits::HARVEST_SMALL_BYTES).expect("fits") + 1];
+    let (large_turn, small_turn) = (TurnNo(1), TurnNo(2));
+    let asked = Arc::new(AtomicU32::new(0));
+    let (log, counted) = (large.clone(), Arc::clone(&asked));
+    let client = listener(Box::new(move |operation, _| match operation {
+        Operation::Observe { turn, .. } if turn == large_turn => {
+            counted.fetch_add(1, Ordering::SeqCst);
+            window(&log, 0, usize::MAX, "a", true)
+        }
+        _ => window(b"one\n", 0, usize::MAX, "a", true),
+    }))
+    .await;
+    let (windows, mut held) = (windows(), Vec::new());
+    for _ in 0..limits::HARVEST_WINDOWS {
+        held.push(windows.take().await);
+    }
+    let waits = {
+        let (client, windows) = (client.clone(), windows.clone());
+        tokio::spawn(async move { read_window(&client, &windows, &target(), large_turn, 0).await })
+    };
+    crate::world::eventually("it is asked for", async || asked.load(Ordering::SeqCst) > 0).await;
+    for _ in 0..10 {
+        let small = read_window(&client, &windows, &target(), small_turn, 0).await;
+        let small = small.expect("a window");
+        assert!(small.held.is_none() && small.log.is_some_and(|(_, bytes)| bytes.len() == 4));
+    }
+    assert!(!waits.is_finished());
+    assert_eq!(asked.load(Ordering::SeqCst), 1, "not before there is room");
+    held.pop();
+    let read = waits.await.expect("no panic").expect("a window");
+    assert!(read.log.is_some_and(|(_, bytes)| bytes == large));
+    assert!(read.held.is_some(), "kept with its bytes");
 }
 
 #[tokio::test]
@@ -264,7 +307,9 @@ async fn a_window_that_can_not_be_proved_gives_nothing() {
     }))
     .await;
     assert_eq!(
-        read_window(&client, &target(), TurnNo(1), 0).await.err(),
+        read_window(&client, &windows(), &target(), TurnNo(1), 0)
+            .await
+            .err(),
         Some(ExecFailure::Transport)
     );
     // never more than a few bytes
@@ -274,7 +319,9 @@ async fn a_window_that_can_not_be_proved_gives_nothing() {
     }))
     .await;
     assert_eq!(
-        read_window(&client, &target(), TurnNo(1), 0).await.err(),
+        read_window(&client, &windows(), &target(), TurnNo(1), 0)
+            .await
+            .err(),
         Some(ExecFailure::Transport)
     );
     // the sandbox goes away in between
@@ -289,7 +336,9 @@ async fn a_window_that_can_not_be_proved_gives_nothing() {
     }))
     .await;
     assert_eq!(
-        read_window(&client, &target(), TurnNo(1), 0).await.err(),
+        read_window(&client, &windows(), &target(), TurnNo(1), 0)
+            .await
+            .err(),
         Some(ExecFailure::Terminated)
     );
 }

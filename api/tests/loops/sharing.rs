@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use bex_proto::TurnNo;
 use bex_proto::session::{Phase, Verdict};
+use bex_proto::{TurnNo, limits};
 use bex_store::dispatch::{BeginDelivery, Delivery, NewSandbox, Step};
 use bex_store::sessions::{BeginTurn, NewTurn};
 use bex_store::transcript::{Append, AppendOutcome, HarvestStep, Marks};
@@ -93,6 +93,43 @@ async fn a_poisoned_session_keeps_nobody_waiting() {
         turn.reason,
         Some(bex_proto::session::TruncationReason::StoreFailed)
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn large_logs_wait_for_room_and_none_fails() {
+    let stack = Stack::new().await;
+    // more than a reader takes without a window of its own
+    stack.world.on_turn(speaks(12_000));
+    let mut sessions = Vec::new();
+    for _ in 0..3 * limits::HARVEST_WINDOWS {
+        sessions.push(stack.create("new").await);
+    }
+    {
+        let _dispatcher = stack.dispatcher();
+        for session in &sessions {
+            stack.until_delivered(session, T1).await;
+        }
+    }
+    let log = stack.world.sandbox(&sessions[0], 1, |s| s.logs[&T1].len());
+    assert!(log as u64 > limits::HARVEST_SMALL_BYTES);
+    let _completer = stack.completer("a");
+    for session in &sessions {
+        let turn = stack.until_settled(session, T1).await;
+        assert_eq!(outcome(&turn), (Verdict::Complete, None));
+    }
+    let metrics = stack.metrics.text();
+    for line in [
+        "bex_api_harvest_windows 0\n",
+        "bex_api_harvest_faults_total 0\n",
+    ] {
+        assert!(metrics.contains(line), "{line} in {metrics}");
+    }
+    for result in ["failed", "timed_out", "lease_lost"] {
+        assert!(
+            !metrics.contains(&format!("rounds_total{{result=\"{result}\"}}")),
+            "{metrics}"
+        );
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bex_api::exec_client::{ExecFailure, ExecTarget, ReadAnswer, SandboxRpc};
+use bex_api::exec_client::{ExecFailure, ExecTarget, ReadAnswer, Room, SandboxRpc};
 use bex_api::sandbox::{
     CreateError, DeleteError, Deleted, Lifecycle, ListError, Look, Made, SandboxName, SandboxPlan,
 };
@@ -224,6 +224,23 @@ impl World {
     }
 }
 
+/// As the client takes it: nothing behind the header where there is not room for all of it.
+fn fitted(answer: ReadAnswer, room: Room) -> ReadAnswer {
+    let log = answer
+        .header
+        .as_ref()
+        .and_then(|header| header.log.as_ref());
+    let fits = log.is_none_or(|log| log.length <= limits::HARVEST_SMALL_BYTES);
+    if fits || room == Room::Window {
+        return answer;
+    }
+    ReadAnswer {
+        bytes: Bytes::new(),
+        end: Err(ExecFailure::OutputLimit),
+        ..answer
+    }
+}
+
 fn window(
     log: &[u8],
     offset: u64,
@@ -267,14 +284,26 @@ fn window(
 
 #[async_trait]
 impl SandboxRpc for World {
-    async fn observe(&self, target: &ExecTarget, turn: TurnNo, offset: u64) -> ReadAnswer {
+    async fn observe(
+        &self,
+        target: &ExecTarget,
+        turn: TurnNo,
+        offset: u64,
+        room: Room,
+    ) -> ReadAnswer {
         self.enter().await;
-        self.read(target, turn, offset, true)
+        fitted(self.read(target, turn, offset, true), room)
     }
 
-    async fn read_transcript(&self, target: &ExecTarget, turn: TurnNo, offset: u64) -> ReadAnswer {
+    async fn read_transcript(
+        &self,
+        target: &ExecTarget,
+        turn: TurnNo,
+        offset: u64,
+        room: Room,
+    ) -> ReadAnswer {
         self.enter().await;
-        self.read(target, turn, offset, false)
+        fitted(self.read(target, turn, offset, false), room)
     }
 
     async fn deliver_turn(

@@ -7,7 +7,7 @@ use std::time::Instant;
 use anyhow::ensure;
 use bex_api::completer::harvest::Source;
 use bex_api::completer::log::{Expected, Form};
-use bex_api::exec_client::{ExecClient, ExecTarget};
+use bex_api::exec_client::{ExecClient, ExecTarget, Windows};
 use bex_proto::driver::{
     TurnDigest, TurnEnd, TurnState, log_file, log_record, turn_end_record, write_part_record,
 };
@@ -72,6 +72,7 @@ async fn harvest(database: &Database, gateway: &Gateway, parts: &[Part]) -> anyh
         &format!("http://{}", gateway.exec).parse()?,
         KeyRing::parse(EXEC_KEYS)?,
     );
+    let windows = Windows::new(Default::default());
     let expected = Expected {
         turn: TurnNo(1),
         generation: GENERATION,
@@ -80,6 +81,7 @@ async fn harvest(database: &Database, gateway: &Gateway, parts: &[Part]) -> anyh
     let source = Source {
         db: &database.db,
         rpc: &rpc,
+        windows: &windows,
         target: &target,
         expected,
     };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use bex_api::exec_client::{ExecFailure, ExecTarget, ReadAnswer, SandboxRpc};
+use bex_api::exec_client::{ExecFailure, ExecTarget, ReadAnswer, Room, SandboxRpc};
 use bex_api::sandbox::{
     CreateError, DeleteError, Deleted, Lifecycle, ListError, Look, Made, SandboxName, SandboxPlan,
 };
@@ -121,11 +121,17 @@ impl Sandboxes {
 
 #[async_trait]
 impl SandboxRpc for Sandboxes {
-    async fn observe(&self, target: &ExecTarget, turn: TurnNo, offset: u64) -> ReadAnswer {
+    async fn observe(&self, target: &ExecTarget, turn: TurnNo, offset: u64, _: Room) -> ReadAnswer {
         self.read(target, turn, offset, true).await
     }
 
-    async fn read_transcript(&self, target: &ExecTarget, turn: TurnNo, offset: u64) -> ReadAnswer {
+    async fn read_transcript(
+        &self,
+        target: &ExecTarget,
+        turn: TurnNo,
+        offset: u64,
+        _: Room,
+    ) -> ReadAnswer {
         self.read(target, turn, offset, false).await
     }
 
