@@ -58,22 +58,33 @@ pub enum ViewerState {
 pub struct CursorFault;
 
 impl Wish {
+    /// Reads of the query how a posted turn is shown; what is shown of it is its ticket's to say.
+    pub fn of_turn(uri: &Uri) -> Self {
+        let mut wish = Self::default();
+        for word in words(uri) {
+            match word {
+                ("profile", "5") => wish.profile = Profile::Strict5,
+                ("compact", "1") => wish.density = Density::Compact,
+                _ => {}
+            }
+        }
+        wish
+    }
+
     /// Reads header and query. `Last-Event-ID` is what a client's library sends on its own, so it wins over the address it was
     /// given once; an empty one is no cursor, as browsers send none then.
     ///
     /// # Errors
     /// When a cursor is there and is not a part id.
     pub fn read(headers: &HeaderMap, uri: &Uri) -> Result<Self, CursorFault> {
-        let mut wish = Self::default();
+        let mut wish = Self::of_turn(uri);
         let mut after = None;
-        for pair in uri.query().unwrap_or("").split('&') {
-            match pair.split_once('=') {
-                Some(("after", text)) => after = Some(text),
-                Some(("fresh", "1")) => wish.state = ViewerState::Fresh,
-                Some(("profile", "5")) => wish.profile = Profile::Strict5,
-                Some(("compact", "1")) => wish.density = Density::Compact,
-                Some(("last", text)) => wish.history = History::Last(count(text)?),
-                Some(("turn", text)) => wish.history = History::Turn(TurnNo(count(text)?)),
+        for word in words(uri) {
+            match word {
+                ("after", text) => after = Some(text),
+                ("fresh", "1") => wish.state = ViewerState::Fresh,
+                ("last", text) => wish.history = History::Last(count(text)?),
+                ("turn", text) => wish.history = History::Turn(TurnNo(count(text)?)),
                 // unknown words are other versions' business
                 _ => {}
             }
@@ -90,6 +101,11 @@ impl Wish {
         };
         Ok(wish)
     }
+}
+
+fn words(uri: &Uri) -> impl Iterator<Item = (&str, &str)> {
+    let pairs = uri.query().unwrap_or("").split('&');
+    pairs.filter_map(|pair| pair.split_once('='))
 }
 
 /// A number of at least 1.

@@ -91,7 +91,7 @@ impl Attach {
             AttachAction::Read => {
                 Wish::read(request.headers(), request.uri()).map_err(|_| Code::InvalidCursor)?
             }
-            AttachAction::Turn => Wish::default(),
+            AttachAction::Turn => Wish::of_turn(request.uri()),
         };
         let remote = forwarded::address(request.headers(), peer, &self.trusted_proxies);
         let admitted = admission::place(&self.db, &self.streams, &self.limiter, claims).await?;

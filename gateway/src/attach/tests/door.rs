@@ -92,6 +92,24 @@ async fn a_posted_body_is_bounded_and_a_large_one_costs_no_ticket() {
 }
 
 #[tokio::test]
+async fn a_poster_is_shown_its_turn_in_the_profile_it_asks_for() {
+    let rig = Rig::new().await;
+    let (session, _) = rig.running().await;
+    let said = [r#"{"type":"text-start","id":"t","later":1}"#.to_owned()];
+    rig.store(&session, 1, &parts(1, &said)).await;
+    rig.settle(&session, 1, 1, Some(&said)).await;
+    for (query, shown) in [
+        ("", said[0].as_str()),
+        ("?profile=5", r#"{"type":"text-start","id":"t"}"#),
+    ] {
+        let mut ticket = turn_ticket(&session, 1);
+        ticket.query = query.into();
+        let all = Stream::of(rig.send(ticket.request()).await).rest().await;
+        assert_eq!(of_parts(&all), [format!("1.0 {shown}")], "{query}");
+    }
+}
+
+#[tokio::test]
 async fn methods_origins_paths_and_the_listener_itself() {
     let rig = Rig::new().await;
     let session = rig.create().await;
