@@ -1,6 +1,6 @@
 # Everything a person types here; CI calls the same targets. Needs Rust and make; the rest is installed or named.
 .DEFAULT_GOAL := help
-.PHONY: help demo up down status test sim test-kubernetes test-pgbouncer rolling nightly clients chart images bench crowd fmt lint
+.PHONY: help demo up down status test sim test-kubernetes test-pgbouncer rolling nightly clients chart images bench harvest crowd fmt lint
 
 export CARGO_TARGET_DIR ?= target
 BIN := $(CARGO_TARGET_DIR)/debug
@@ -59,6 +59,10 @@ bench: ## the figures of the README, each beside its floor
 	@scripts/setup postgres nginx
 	@cargo build --release --workspace --bins --all-features --quiet
 	@$(CARGO_TARGET_DIR)/release/bex-bench
+
+harvest: ## 16 MiB out of a pod of a double of a cluster, through its WebSocket and the exec listener, beside its floor
+	@cargo build --release --workspace --bins --all-features --quiet
+	@cargo bench --workspace --all-features --bench harvest --quiet
 
 crowd: ## viewers by the thousand, slow ones among them: memory, latency and ends, each beside its floor
 	@scripts/setup postgres nginx nchan
