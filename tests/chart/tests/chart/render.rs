@@ -181,6 +181,44 @@ fn the_schema_is_brought_up_to_date_first_and_can_reach_its_database() {
     assert!(weight("NetworkPolicy") < weight("Job"));
 }
 
+/// `bex-api smoke` with what an installation has; its token is a Secret's, and what it calls are this release's own Services.
+#[test]
+fn the_smoke_test_calls_this_release_with_a_token_of_a_secret() {
+    let objects = helm::render(
+        "full",
+        &["--set=smoke.secret=ops", "--set=smoke.key=bearer"],
+    )
+    .unwrap();
+    let pod = of_kind(&objects, "Pod").next().unwrap();
+    assert_eq!(at(pod, "/metadata/annotations/helm.sh~1hook"), "test");
+    assert_eq!(at(pod, "/spec/restartPolicy"), "Never");
+    let container = &pod["spec"]["containers"][0];
+    assert_eq!(
+        container["args"],
+        json!([
+            "smoke",
+            "--url=http://transcripts-api.plane.svc:8080",
+            "--attach-url=http://transcripts-gateway.plane.svc:8083",
+            "--workspace=team-a",
+            "--profile=coder",
+            "--prompt=Say hello and nothing else.",
+            "--timeout=900",
+        ])
+    );
+    assert_eq!(
+        container["env"],
+        json!([{"name": "BEX_SMOKE_TOKEN", "valueFrom": {"secretKeyRef": {"name": "ops", "key": "bearer"}}}])
+    );
+    let services: Vec<_> = of_kind(&objects, "Service").collect();
+    for (name, port) in [("transcripts-api", 8080), ("transcripts-gateway", 8083)] {
+        let service = services.iter().find(|s| at(s, "/metadata/name") == name);
+        let ports = items(&service.unwrap()["spec"]["ports"]);
+        assert!(ports.iter().any(|p| p["port"] == port), "{name}");
+    }
+    // the deadline of the pod is behind its own
+    assert_eq!(pod["spec"]["activeDeadlineSeconds"], 960);
+}
+
 #[test]
 fn what_names_another_object_finds_it() {
     for values in VALUES {
