@@ -1,6 +1,6 @@
 # Everything a person types here; CI calls the same targets. Needs Rust and make; the rest is installed or named.
 .DEFAULT_GOAL := help
-.PHONY: help demo up down status test sim test-kubernetes test-pgbouncer rolling nightly clients chart images bench harvest crowd fmt lint
+.PHONY: help demo up down status test sim chaos test-kubernetes test-pgbouncer rolling nightly clients chart images bench harvest crowd fmt lint
 
 export CARGO_TARGET_DIR ?= target
 BIN := $(CARGO_TARGET_DIR)/debug
@@ -45,6 +45,11 @@ nightly: ## as test, with ten times the random cases and fifty times the viewers
 
 sim: ## seeded runs of Completers, tees, store and sandboxes; SIM_SEED=n plays one again, SIM_SEEDS=n so many
 	@SIM_SEED='$(SIM_SEED)' SIM_SEEDS='$(SIM_SEEDS)' cargo test -p bex-sim --quiet seeds:: -- --nocapture
+
+chaos: ## half an hour of sessions while everything under them is killed, cut off or full; BEX_CHAOS_SEED=n plays faults again, BEX_CHAOS_SECONDS=n so long
+	@scripts/setup postgres
+	@cargo build --workspace --bins --all-features --quiet
+	@BEX_CHAOS_SECONDS=$${BEX_CHAOS_SECONDS:-1800} $(BIN)/bex-chaos
 
 clients: ## the AI SDK's clients, oldest and newest, read stored transcripts, timed; pages in jsdom and Chromium watch sessions
 	@BEX_CLIENTS_MEASURED=true scripts/clients

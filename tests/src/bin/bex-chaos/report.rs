@@ -100,6 +100,18 @@ pub fn failures(
     Ok(())
 }
 
+/// Drivers are gone with their sandboxes; their words are not.
+pub fn panics(logs: &[PathBuf]) -> Vec<String> {
+    let mut found = Vec::new();
+    for log in logs {
+        let text = std::fs::read(log).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
+        let panics = text.lines().filter(|line| line.contains("panicked at"));
+        found.extend(panics.map(|line| format!("{}: {line}", log.display())));
+    }
+    found
+}
+
 /// All logs of a run.
 pub fn logs(members: &Path, witness: &witness::Witness) -> Vec<PathBuf> {
     let mut logs = witness::list(members);

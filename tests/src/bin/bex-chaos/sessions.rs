@@ -34,8 +34,14 @@ pub struct World {
     pub agent: PathBuf,
     /// Where agents keep their text.
     pub records: PathBuf,
-    /// No session begins later.
+    /// Sessions begin until then at least,
     pub until: Instant,
+    /// and until there are so many,
+    pub wanted: u64,
+    /// but never later.
+    pub latest: Instant,
+    /// How many began so far.
+    pub begun: AtomicU64,
 }
 
 /// What the users of a session know.
@@ -54,14 +60,13 @@ pub struct Told {
 
 /// All sessions; the errors of those that could not be created.
 pub async fn crowd(world: Arc<World>, at_once: usize) -> (Vec<Told>, Vec<String>) {
-    let next = Arc::new(AtomicU64::new(0));
     let mut workers = JoinSet::new();
     for _ in 0..at_once {
-        let (world, next) = (Arc::clone(&world), Arc::clone(&next));
+        let world = Arc::clone(&world);
         workers.spawn(async move {
             let mut told = Vec::new();
-            while Instant::now() < world.until {
-                let number = next.fetch_add(1, Ordering::Relaxed);
+            while !world.is_over() {
+                let number = world.begun.fetch_add(1, Ordering::Relaxed);
                 told.push(Box::pin(world.session(number)).await);
             }
             told
@@ -85,6 +90,13 @@ pub async fn crowd(world: Arc<World>, at_once: usize) -> (Vec<Told>, Vec<String>
 }
 
 impl World {
+    /// Whether no further session begins.
+    pub fn is_over(&self) -> bool {
+        let now = Instant::now();
+        let enough = self.begun.load(Ordering::Relaxed) >= self.wanted;
+        now >= self.latest || (now >= self.until && enough)
+    }
+
     async fn session(&self, number: u64) -> anyhow::Result<Told> {
         let plan = Plan::of(self.seed, number);
         let id = self
