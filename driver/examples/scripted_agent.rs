@@ -52,7 +52,19 @@ impl Agent {
                     json!({"sessionId": format!("s-{}", std::process::id())}),
                 );
             }
-            Some("session/load") => answer(&id, json!({})),
+            Some("session/load") if std::env::var("AGENT_LOST").is_ok() => send(
+                &json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32002, "message": "no such session"}}),
+            ),
+            Some("session/load") => {
+                // an agent shows what it loads, before it answers
+                if std::env::var("AGENT_FORGETS").is_err() {
+                    update(
+                        json!({"sessionUpdate": "user_message_chunk", "content": {"type": "text", "text": "one"}}),
+                    );
+                    say("heard it");
+                }
+                answer(&id, json!({}));
+            }
             Some("session/prompt") => {
                 self.prompt = Some(id);
                 let texts: Vec<_> = params["prompt"]

@@ -57,6 +57,11 @@ pub fn told(turn: TurnNo, priming: &str) -> Option<Told> {
     Some(Told { text, part })
 }
 
+/// The agent's own session, as an earlier sandbox's driver named it. For what it is worth here, the agent is asked.
+pub fn agent_session(priming: &str) -> Option<String> {
+    Priming::parse(priming)?.agent_session_id
+}
+
 /// An agent that loaded its own session is told nothing.
 pub fn loaded(turn: TurnNo) -> Value {
     continuity(turn, &json!({"turn": turn, "mode": "loaded"}))
@@ -111,6 +116,7 @@ mod tests {
             truncated: true,
             turns,
             original_task: task.map(str::to_owned),
+            agent_session_id: None,
         };
         serde_json::to_string(&priming).expect("plain data")
     }

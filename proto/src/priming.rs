@@ -46,6 +46,9 @@ pub struct Priming {
     /// The first prompt, for an agent that can be told nothing else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub original_task: Option<String>,
+    /// The agent's own session, for an agent that can load it; only on the way to a driver.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent_session_id: Option<String>,
 }
 
 /// What is kept of one turn.

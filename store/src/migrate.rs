@@ -38,6 +38,11 @@ const MIGRATIONS: &[(i32, &str, &str)] = &[
         "lost_streams",
         include_str!("../migrations/0010_lost_streams.sql"),
     ),
+    (
+        11,
+        "agent_session",
+        include_str!("../migrations/0011_agent_session.sql"),
+    ),
 ];
 
 /// Key of the session lock ("bexmigr" in ASCII): one migrator at a time per database.

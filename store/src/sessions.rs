@@ -2,6 +2,7 @@
 //! row's lock, and "somebody else was first" is an outcome, not an error.
 
 mod begin_turn;
+mod continuity;
 mod create;
 mod lifecycle;
 mod list;

@@ -17,7 +17,7 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::decide::{Action, Again, Windows, decide};
-use super::harvest::{ParserFault, Source};
+use super::harvest::{Harvest, ParserFault, Source};
 use super::log::{Expected, Form};
 use super::settle::{Ending, TurnEndKnown};
 use super::{Completer, RoundEnd, jittered};
@@ -176,6 +176,7 @@ impl Completer {
                     Some(state) => Some(self.legacy_end(&work, state, harvest.as_ref()).await?),
                     None => None,
                 };
+                self.keep_agent_session(&work, harvest.as_ref()).await?;
                 let turn_end = TurnEndKnown::from(&known);
                 self.settle(
                     lease,
@@ -191,6 +192,29 @@ impl Completer {
                 Ok(AT_ONCE)
             }
         }
+    }
+
+    /// Keeps the agent's own session, where the status names one that can be kept.
+    async fn keep_agent_session(
+        &self,
+        work: &Work<'_>,
+        harvest: Option<&Harvest>,
+    ) -> Result<(), StoreError> {
+        let (turn, generation) = (work.turn.turn, work.turn.generation);
+        let status = harvest.and_then(|harvest| harvest.status.as_ref());
+        let status = status
+            .filter(|status| status.turn == Some(turn) && status.generation == Some(generation));
+        let name = status.and_then(|status| status.agent_session_id.as_deref());
+        let is_plain =
+            |name: &&str| name.len() <= limits::WORD_BYTES && !name.chars().any(char::is_control);
+        let Some(name) = name.filter(is_plain) else {
+            return Ok(());
+        };
+        let session = &work.lease.session;
+        self.deps
+            .db
+            .keep_agent_session(session, generation, name)
+            .await
     }
 
     fn again(&self, again: Again, silent: Duration) -> RoundEnd {

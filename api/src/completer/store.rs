@@ -65,6 +65,8 @@ completer_store! {
     fn append(batch: Append<'_>) -> Result<AppendOutcome, AppendError>;
     /// Kept as soon as it was met.
     fn record_turn_end(session: &SessionId, generation: Generation, end: &TurnEnd) -> Result<RecordedEnd, StoreError>;
+    /// The agent's own session, for the next generation's.
+    fn keep_agent_session(session: &SessionId, generation: Generation, name: &str) -> Result<(), StoreError>;
     /// Where the stored prefix ends.
     fn contiguous_end(session: &SessionId, turn: TurnNo) -> Result<PartIndex, StoreError>;
     /// Verdict, phase and sandbox, in one transaction.

@@ -72,7 +72,7 @@ impl Dispatcher {
         if claim.turn == TurnNo::FIRST {
             return Ok(None);
         }
-        let priming = priming_before(
+        let mut priming = priming_before(
             &self.deps.db,
             &claim.session,
             claim.turn,
@@ -80,6 +80,7 @@ impl Dispatcher {
             Payloads::Left,
         )
         .await?;
+        priming.agent_session_id = self.deps.db.agent_session(&claim.session).await?;
         let json = serde_json::to_string(&priming).expect("a priming is plain data");
         Ok(Some(json))
     }

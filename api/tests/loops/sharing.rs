@@ -133,6 +133,54 @@ async fn large_logs_wait_for_room_and_none_fails() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_fresh_sandbox_is_told_of_the_agent_s_own_session() {
+    let mut stack = Stack::new().await;
+    stack.timings.idle_grace = Duration::ZERO;
+    stack.world.on_turn(|sandbox, turn| {
+        speaks(2)(sandbox, turn);
+        let named = sandbox
+            .status
+            .take()
+            .map(|s| s.replace('}', r#","agentSessionId":"s-1"}"#));
+        sandbox.status = named;
+    });
+    let (_dispatcher, _completer) = (stack.dispatcher(), stack.completer("a"));
+    let session = stack.create("new").await;
+    eventually("the sandbox is gone", async || {
+        stack.states(&session) == "1:gone"
+    })
+    .await;
+    // what can not be kept is let alone
+    stack.world.on_turn(|sandbox, turn| {
+        speaks(2)(sandbox, turn);
+        let named = sandbox
+            .status
+            .take()
+            .map(|s| s.replace('}', r#","agentSessionId":"s\u0000"}"#));
+        sandbox.status = named;
+    });
+    for turn in [2, 3] {
+        let begun = stack.db.begin_turn(&second_turn(&session)).await;
+        assert!(
+            matches!(begun, Ok(BeginTurn::Redispatched { .. })),
+            "{begun:?}"
+        );
+        stack.until_settled(&session, TurnNo(turn)).await;
+        eventually("the sandbox is gone", async || {
+            stack.living(&session) == "0"
+        })
+        .await;
+    }
+    let primed = stack.world.primed();
+    assert_eq!(primed.len(), 3);
+    assert_eq!(primed[0], None);
+    for primed in &primed[1..] {
+        let primed = primed.as_deref().expect("told");
+        assert!(primed.contains(r#""agentSessionId":"s-1""#), "{primed}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_loser_of_the_idle_race_dispatches_again() {
     let mut stack = Stack::new().await;
     stack.timings.idle_grace = Duration::ZERO;

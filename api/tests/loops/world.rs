@@ -62,6 +62,7 @@ struct State {
     deleted: Vec<String>,
     delete_failures: u32,
     stopped: Vec<(SessionId, TurnNo)>,
+    primed: Vec<Option<String>>,
     speech: Option<Speech>,
     stop_speech: Option<Speech>,
     calls: u32,
@@ -127,6 +128,11 @@ impl World {
 
     pub fn stopped(&self) -> Vec<(SessionId, TurnNo)> {
         self.state().stopped.clone()
+    }
+
+    /// What sandboxes were told with each turn.
+    pub fn primed(&self) -> Vec<Option<String>> {
+        self.state().primed.clone()
     }
 
     /// The call of this number from now on never answers.
@@ -310,12 +316,15 @@ impl SandboxRpc for World {
         &self,
         target: &ExecTarget,
         turn: TurnNo,
-        _priming: Option<String>,
+        priming: Option<String>,
     ) -> Result<(), ExecFailure> {
         self.enter().await;
         let mut state = self.state();
         let State {
-            sandboxes, speech, ..
+            sandboxes,
+            speech,
+            primed,
+            ..
         } = &mut *state;
         let sandbox = sandboxes
             .get_mut(&(target.session.clone(), target.generation))
@@ -331,6 +340,7 @@ impl SandboxRpc for World {
         // idempotent by turn number
         if !sandbox.delivered.contains(&turn) {
             sandbox.delivered.push(turn);
+            primed.push(priming);
             if let Some(speech) = speech {
                 speech(sandbox, turn);
             }

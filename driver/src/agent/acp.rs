@@ -1,8 +1,8 @@
 //! An Agent Client Protocol agent over stdio.
 //!
 //! The process is started with the first turn and lives, with its session, until it ends, is killed or the driver ends. A later
-//! turn that finds it gone starts a fresh one, which loads the old session where the agent can. An agent that remembers nothing
-//! is given the priming text before the prompt.
+//! turn that finds it gone starts a fresh one, which loads the old session where the agent can; so does the first turn of a fresh
+//! sandbox, with the session that the record names. An agent that remembers nothing is given the priming text before the prompt.
 
 mod client;
 mod files;
@@ -69,6 +69,11 @@ impl Agent for AcpAgent {
     async fn speak(&mut self, prompt: Prompt, sink: &mut TurnSink, stop: StopSignal) -> Outcome {
         // before the agent starts: its environment names the file
         priming::leave(&mut self.spawn, prompt.priming.as_deref());
+        if self.live.is_none() && self.resumable.is_none() {
+            // a fresh sandbox: the conversation's agent may know it from elsewhere
+            let earlier = prompt.priming.as_deref().and_then(priming::agent_session);
+            self.resumable = earlier.map(SessionId::from);
+        }
         let ready = tokio::select! {
             biased;
             // a half-started agent is dropped, which kills it
@@ -90,7 +95,8 @@ impl Agent for AcpAgent {
     }
 
     fn session(&self) -> Option<String> {
-        self.live.as_ref().map(|live| live.session.to_string())
+        let live = self.live.as_ref().map(|live| &live.session);
+        live.or(self.resumable.as_ref()).map(ToString::to_string)
     }
 
     async fn close(&mut self) {

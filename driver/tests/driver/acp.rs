@@ -153,6 +153,59 @@ async fn an_agent_that_can_load_its_session_is_not_primed() {
 }
 
 #[tokio::test]
+async fn a_fresh_sandbox_s_agent_loads_the_session_that_the_record_names_or_is_told() {
+    let priming = r#"{"turns":[{"turn":1,"prompt":"mend the roof","said":[]}],"omittedTurns":0,
+        "truncated":false,"originalTask":"mend the roof","agentSessionId":"s-of-before"}"#;
+    // loads it and shows it; can not load it; loads something that it does not show; can load nothing
+    let cases: [(&[(&str, &str)], &str, &str); 4] = [
+        (&[("AGENT_LOADS", "1")], "loaded", "s-of-before"),
+        (
+            &[("AGENT_LOADS", "1"), ("AGENT_LOST", "1")],
+            "preamble",
+            "s-",
+        ),
+        (
+            &[("AGENT_LOADS", "1"), ("AGENT_FORGETS", "1")],
+            "preamble",
+            "s-of-before",
+        ),
+        (&[], "preamble", "s-"),
+    ];
+    for (env, mode, session) in cases {
+        let sandbox = sandbox(Permissions::Allow, env).start().await;
+        let parts = speak(&sandbox, 2, "two", Some(priming)).await;
+        assert_eq!(
+            kinds(&parts)
+                .iter()
+                .filter(|kind| **kind == "data-bex-continuity")
+                .count(),
+            1,
+            "shown once: {parts:?}"
+        );
+        assert_eq!(parts[0]["data"]["mode"], mode, "{env:?}");
+        let said = text(&parts);
+        assert!(said.starts_with(session), "{env:?}: {said}");
+        assert_eq!(said.contains("mend the roof"), mode == "preamble", "{said}");
+        assert!(
+            said.ends_with(r#""two"]"#) || said.ends_with(r#"heard ["two"]"#),
+            "{said}"
+        );
+        // the next sandbox is told of the session that is spoken in now
+        eventually("idle", || {
+            sandbox
+                .status()
+                .is_some_and(|s| s.state == DriverState::Idle)
+        })
+        .await;
+        let kept = sandbox.status().and_then(|s| s.agent_session_id);
+        assert!(
+            kept.is_some_and(|kept| said.starts_with(&kept)),
+            "{env:?}: {said}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn permissions_are_answered_by_the_profile_and_shown() {
     for (permissions, chosen) in [(Permissions::Allow, "once"), (Permissions::Deny, "no")] {
         let sandbox = sandbox(permissions, &[]).start().await;

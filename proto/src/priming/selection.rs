@@ -97,6 +97,7 @@ impl Selection {
             omitted_turns,
             truncated: self.lacks || omitted_turns > 0,
             original_task,
+            agent_session_id: None,
         }
     }
 

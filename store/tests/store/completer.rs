@@ -239,3 +239,43 @@ async fn the_orphan_sweep_pages_over_all_living_sandboxes() {
     );
     assert_eq!(found.len(), 5);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn the_agent_s_own_session_is_the_newest_generation_s() {
+    let store = Store::new().await;
+    let session = store.running().await;
+    let kept = async || store.db.agent_session(&session).await.unwrap();
+    assert_eq!(kept().await, None);
+    let keep = async |life, name| {
+        store
+            .db
+            .keep_agent_session(&session, life, name)
+            .await
+            .unwrap()
+    };
+    keep(G1, "first").await;
+    assert_eq!(kept().await.as_deref(), Some("first"));
+    store.sql("UPDATE sessions SET generation = 2");
+    keep(G1, "late").await;
+    assert_eq!(kept().await.as_deref(), Some("first"));
+    keep(bex_proto::Generation(2), "second").await;
+    assert_eq!(kept().await.as_deref(), Some("second"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn an_idle_sandbox_that_is_lost_moves_once_and_its_session_is_due() {
+    let store = Store::new().await;
+    let session = store.running().await;
+    let lose = async || store.db.lose_idle(&session, G1).await.unwrap();
+    assert!(!lose().await, "it speaks");
+    store
+        .settle(&session, Some(&end_of(0)), SandboxAfter::Idle)
+        .await;
+    store.sql("UPDATE leases SET until = NULL, next_due_at = now() + interval '1 hour'");
+    assert!(lose().await);
+    assert!(!lose().await, "it stops already");
+    let leases = store.db.claim_leases("c", 10, limits::IDLE_GRACE).await;
+    let lease = leases.unwrap().pop().expect("due");
+    assert!(store.db.mark_gone(&lease, G1).await.unwrap());
+    assert!(!lose().await, "it is gone");
+}

@@ -36,12 +36,25 @@ pub enum FromAgent {
     Permission(Box<RequestPermissionRequest>, Option<PermissionOptionId>),
 }
 
+impl FromAgent {
+    /// Whether somebody's words are in it.
+    fn is_talk(&self) -> bool {
+        let Self::Update(update) = self else {
+            return false;
+        };
+        matches!(
+            **update,
+            SessionUpdate::UserMessageChunk(_) | SessionUpdate::AgentMessageChunk(_)
+        )
+    }
+}
+
 /// What the agent knows of earlier turns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Memory {
     /// Nothing: the session is new.
     Fresh,
-    /// It loaded its old session.
+    /// It loaded its old session, and showed it.
     Loaded,
     /// The session went on.
     Continued,
@@ -140,7 +153,7 @@ impl Live {
             .client_capabilities(ClientCapabilities::new().fs(files))
             .client_info(Implementation::new("bex-driver", env!("CARGO_PKG_VERSION")));
         let connection = self.connection.clone();
-        let initialized = self
+        let (initialized, _) = self
             .listening(connection.send_request(request).block_task())
             .await?;
         self.can_load = initialized.agent_capabilities.load_session;
@@ -151,34 +164,42 @@ impl Live {
                 .listening(connection.send_request(load).block_task())
                 .await
             {
-                Ok(_) => {
+                Ok((_, replayed)) => {
                     self.session = session;
-                    return Ok(Memory::Loaded);
+                    // whoever loads a conversation has to show it first; what shows nothing remembers nothing, and is told
+                    return Ok(match replayed {
+                        0 => Memory::Fresh,
+                        _ => Memory::Loaded,
+                    });
                 }
                 Err(error) => warn!(code = ?error.code, "agent cannot load its session"),
             }
         }
         let new = NewSessionRequest::new(workdir);
-        self.session = self
-            .listening(connection.send_request(new).block_task())
-            .await?
-            .session_id;
+        let new = self.listening(connection.send_request(new).block_task());
+        self.session = new.await?.0.session_id;
         Ok(Memory::Fresh)
     }
 
     /// Waits for an answer while what the agent sends is let go: before a turn it is no one's talk, and a full queue would keep the
-    /// answer from arriving.
+    /// answer from arriving. Beside the answer stands how many messages of a conversation came.
     async fn listening<T>(
         &mut self,
         answer: impl Future<Output = Result<T, Error>>,
-    ) -> Result<T, Error> {
+    ) -> Result<(T, u64), Error> {
         tokio::pin!(answer);
-        loop {
+        let mut messages = 0;
+        let answer = loop {
             tokio::select! {
-                answer = &mut answer => return answer,
-                Some(_) = self.messages.recv() => {}
+                answer = &mut answer => break answer?,
+                Some(message) = self.messages.recv() => messages += u64::from(message.is_talk()),
             }
+        };
+        // whatever was sent before the answer is in the queue by now
+        while let Some(message) = self.messages.try_recv() {
+            messages += u64::from(message.is_talk());
         }
+        Ok((answer, messages))
     }
 
     /// Lets go of what was sent between turns.

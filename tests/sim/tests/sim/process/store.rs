@@ -272,6 +272,15 @@ impl CompleterStore for Calls {
         let lease = lease.clone();
         call!(self, begin_stopping(lease, life))
     }
+    async fn keep_agent_session(
+        &self,
+        session: &SessionId,
+        generation: Generation,
+        name: &str,
+    ) -> Result<(), StoreError> {
+        let (session, name) = (session.clone(), name.to_owned());
+        call!(self, keep_agent_session(session, generation, name))
+    }
     async fn lose_idle(&self, session: &SessionId, life: Generation) -> Result<bool, StoreError> {
         let session = session.clone();
         call!(self, lose_idle(session, life))

@@ -163,6 +163,15 @@ impl CompleterStore for Model {
     async fn begin_stopping(&self, lease: &Lease, life: Generation) -> Result<bool, StoreError> {
         Ok(Model::begin_stopping(self, lease, life))
     }
+    async fn keep_agent_session(
+        &self,
+        _: &SessionId,
+        _: Generation,
+        _: &str,
+    ) -> Result<(), StoreError> {
+        // nobody is dispatched again here
+        Ok(())
+    }
     async fn lose_idle(&self, session: &SessionId, life: Generation) -> Result<bool, StoreError> {
         Ok(Model::lose_idle(self, session, life))
     }
