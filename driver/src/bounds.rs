@@ -34,6 +34,8 @@ pub const AGENT_QUEUE_BYTES: usize = AGENT_MESSAGE_BYTES as usize;
 pub const TOOL_BYTES: usize = 64 * 1024 * 1024;
 /// Time for an agent to start and to open its session.
 pub const AGENT_START_TIMEOUT: Duration = Duration::from_secs(120);
+/// How often the status says that a turn goes on, at most: many times in a turn's deadline.
+pub const STATUS_EVERY: Duration = Duration::from_secs(60);
 /// An error text in status and in an error part.
 pub const ERROR_BYTES: usize = 4 * 1024;
 /// A file an agent reads or writes through the driver.

@@ -10,6 +10,7 @@ pub mod bounds;
 pub mod exec;
 pub mod files;
 pub mod http;
+pub mod install;
 mod json_bytes;
 pub mod map;
 pub mod priming;

@@ -1,4 +1,4 @@
-//! `bex-driver serve` runs a sandbox's agent; `bex-driver exec` answers one exec operation inside it.
+//! `bex-driver serve` runs a sandbox's agent; `bex-driver exec` answers one exec operation inside it; `bex-driver install` puts it there.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -27,6 +27,11 @@ enum Command {
         #[arg(long)]
         dir: PathBuf,
     },
+    /// Copies this program into a directory, for a container whose image has none.
+    Install {
+        /// The directory.
+        dir: PathBuf,
+    },
 }
 
 fn main() -> ExitCode {
@@ -41,5 +46,6 @@ fn main() -> ExitCode {
     match Arguments::parse().command {
         Command::Serve { launch } => bex_driver::serve::main(&launch),
         Command::Exec { dir } => bex_driver::exec::main(&dir),
+        Command::Install { dir } => bex_driver::install::main(&dir),
     }
 }

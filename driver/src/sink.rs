@@ -17,7 +17,7 @@ use tracing::error;
 
 pub use log::{LogForm, TurnLog};
 pub use reader::{Batch, TurnReader};
-pub use tail::Tail;
+pub use tail::{Progress, Tail};
 
 use crate::bounds::{END_AGAIN, END_PATIENCE};
 use crate::status::shortened;

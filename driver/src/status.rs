@@ -30,6 +30,8 @@ pub struct Report {
     pub agent_session: Option<String>,
     /// Whether the old form's log left records out.
     pub log_has_holes: bool,
+    /// Of a turn that is being spoken: when it said something, to within [`crate::bounds::STATUS_EVERY`].
+    pub last_part_at: Option<jiff::Timestamp>,
 }
 
 impl StatusFile {
@@ -50,7 +52,10 @@ impl StatusFile {
             generation: self.generation,
             turn: report.turn.filter(|_| !legacy),
             error: report.error.as_deref().map(|text| self.sayable(text)),
-            evidence: legacy.then(|| json!({ "truncated": report.log_has_holes })),
+            evidence: match legacy {
+                true => Some(json!({ "truncated": report.log_has_holes })),
+                false => report.last_part_at.map(Status::speaking),
+            },
             agent_session_id: report
                 .agent_session
                 .as_deref()

@@ -7,6 +7,8 @@
 //! The order at the end is what others rely on: the log's last line, then the status, then the next turn may begin, then readers
 //! see the end.
 
+mod progress;
+
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,6 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bex_proto::driver::{DriverState, LEGACY_LOG_FILE, TurnState, log_file};
 use bex_proto::ids::TurnNo;
 use futures::FutureExt;
+use jiff::Timestamp;
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
@@ -187,12 +190,16 @@ impl Turns {
         let turn = prompt.turn;
         let mut agent = self.agent.lock().await;
         // a fault in an agent's code must not leave the turn without its end
-        let outcome = AssertUnwindSafe(agent.speak(prompt, &mut sink, stop.clone()))
-            .catch_unwind()
-            .await
-            .unwrap_or_else(|_| {
-                Outcome::Failed("the driver had a fault while the agent spoke".into())
-            });
+        let spoken = AssertUnwindSafe(agent.speak(prompt, &mut sink, stop.clone())).catch_unwind();
+        let told = progress::told(tail.watch(), |at| self.write_speaking(turn, at));
+        let outcome = tokio::select! {
+            biased;
+            spoken = spoken => spoken,
+            never = told => match never {},
+        };
+        let outcome = outcome.unwrap_or_else(|_| {
+            Outcome::Failed("the driver had a fault while the agent spoke".into())
+        });
         let (state, error) = match outcome {
             Outcome::Succeeded => (TurnState::Succeeded, None),
             Outcome::Stopped if stop.now.is_cancelled() => (
@@ -212,6 +219,7 @@ impl Turns {
             error,
             agent_session: agent.session(),
             log_has_holes: ended.log_has_holes,
+            last_part_at: None,
         };
         let mut shared = self.lock();
         if !ended.kept {
@@ -286,6 +294,19 @@ impl Turns {
     /// To wait for turns to begin with.
     pub fn watch(&self) -> watch::Receiver<Option<TurnNo>> {
         self.begun.subscribe()
+    }
+
+    /// A full log does not show that the turn goes on: the status does.
+    fn write_speaking(&self, turn: TurnNo, at: Timestamp) {
+        if self.profile.legacy.is_some() {
+            return;
+        }
+        let report = Report {
+            turn: Some(turn),
+            last_part_at: Some(at),
+            ..Report::default()
+        };
+        self.status.write(DriverState::Running, &report);
     }
 
     fn write_idle(&self, state: &State, mut report: Report) {

@@ -64,7 +64,21 @@ pub struct Status {
     pub agent_session_id: Option<String>,
 }
 
+/// What a driver's evidence says of the turn that it speaks.
+const LAST_PART_AT: &str = "lastPartAt";
+
 impl Status {
+    /// Evidence of a turn that is being spoken: its newest part is not older than this. A log that takes no more parts does not show it.
+    pub fn speaking(at: jiff::Timestamp) -> serde_json::Value {
+        serde_json::json!({ LAST_PART_AT: crate::time::format(at) })
+    }
+
+    /// When the newest part was spoken, by the driver's clock, where its evidence says so.
+    pub fn last_part_at(&self) -> Option<jiff::Timestamp> {
+        let at = self.evidence.as_ref()?.get(LAST_PART_AT)?.as_str()?;
+        at.parse().ok()
+    }
+
     /// Whether an old driver says that its log is not whole.
     pub fn evidence_truncated(&self) -> bool {
         self.evidence

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use bex_proto::TurnNo;
-use bex_proto::driver::write_part_record;
+use bex_proto::driver::{Status, TurnState, write_part_record};
 use bex_proto::session::{EndedBy, Phase, TruncationReason as R, Verdict};
 use bex_proto::{PartIndex, session};
 use bex_store::sessions::Cancel;
 use jiff::Timestamp;
 
-use crate::support::{Stack, T1, keeps_speaking, outcome, parts, speaks, stops};
+use crate::support::{Speaker, Stack, T1, keeps_speaking, outcome, parts, speaks, status, stops};
 use crate::world::{ReadFault, Sandbox, eventually};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -57,6 +57,77 @@ async fn an_idle_sandbox_that_died_is_cleared_up_long_before_its_grace_ends() {
     assert_eq!(stack.states(&lives), "1:idle");
     let metrics = stack.metrics.text();
     assert!(metrics.contains("bex_api_idle_lost_total 1\n"), "{metrics}");
+}
+
+/// A full log of a turn that goes on: its status says when it spoke last.
+fn speaks_on_behind_a_full_log(sandbox: &mut Sandbox, turn: TurnNo, seconds: i64) -> Speaker {
+    let mut speaker = Speaker::new(sandbox.generation, turn);
+    for part in parts(4) {
+        speaker.say(part.as_bytes());
+    }
+    let spoken = Timestamp::now() + jiff::SignedDuration::from_secs(seconds);
+    sandbox.status = Some(format!(
+        r#"{{"state":"running","generation":{},"turn":{turn},"evidence":{}}}"#,
+        sandbox.generation,
+        Status::speaking(spoken)
+    ));
+    speaker
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_turn_that_speaks_on_behind_its_full_log_is_not_silent() {
+    let mut stack = Stack::new().await;
+    stack.timings.turn_deadline = Duration::from_secs(1);
+    stack.world.on_turn(|sandbox, turn| {
+        let mut speaker = speaks_on_behind_a_full_log(sandbox, turn, 50);
+        speaker.drop_part(b"{}");
+        sandbox.logs.insert(turn, speaker.log);
+    });
+    let session = stack.delivered("new").await;
+    let _completer = stack.completer("a");
+    let over = format!(
+        "SELECT now() - delivered_at > interval '3 seconds' FROM turns WHERE session_id = '{session}'"
+    );
+    eventually("its deadline is over", async || stack.sql(&over) == "t").await;
+    assert_eq!(stack.turn(&session, T1).await.verdict, Verdict::Open);
+    assert_eq!(stack.world.stopped(), []);
+    // it comes to its end by itself, and what the log lacks is told
+    stack.world.sandbox(&session, 1, |sandbox| {
+        let mut speaker = speaks_on_behind_a_full_log(sandbox, T1, 50);
+        let dropped = speaker.drop_part(b"{}");
+        speaker.end(TurnState::Succeeded, Some(dropped));
+        sandbox.logs.insert(T1, speaker.log);
+        sandbox.status = status("idle", 1, T1);
+    });
+    let turn = stack.until_settled(&session, T1).await;
+    assert_eq!(outcome(&turn), (Verdict::Truncated, Some(R::LogTruncated)));
+    assert_eq!(turn.ended_by, Some(EndedBy::Agent));
+    assert_eq!(stack.phase(&session).await, Phase::Completed);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_log_s_turn_that_says_nothing_more_is_ended_and_so_is_one_with_an_odd_clock() {
+    let mut stack = Stack::new().await;
+    stack.timings.turn_deadline = Duration::from_secs(1);
+    stack.world.on_stop(|sandbox, turn| {
+        let mut speaker = speaks_on_behind_a_full_log(sandbox, turn, 0);
+        let dropped = speaker.drop_part(b"{}");
+        speaker.end(TurnState::Stopped, Some(dropped));
+        sandbox.logs.insert(turn, speaker.log);
+        sandbox.status = status("idle", sandbox.generation, turn);
+    });
+    for seconds in [-60, 3600] {
+        stack.world.on_turn(move |sandbox, turn| {
+            let mut speaker = speaks_on_behind_a_full_log(sandbox, turn, seconds);
+            speaker.drop_part(b"{}");
+            sandbox.logs.insert(turn, speaker.log);
+        });
+        let session = stack.delivered("new").await;
+        let _completer = stack.completer("a");
+        let turn = stack.until_settled(&session, T1).await;
+        assert_eq!(outcome(&turn), (Verdict::Truncated, Some(R::LogTruncated)));
+        assert_eq!(turn.ended_by, Some(EndedBy::Deadline));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use bex_proto::Chain;
-use bex_proto::driver::TurnState;
+use bex_proto::driver::{Status, TurnState};
 use bex_proto::session::Phase;
 use bex_proto::{SessionId, TurnNo};
 use bex_store::StoreError;
 use bex_store::settle::{Cause, Legacy, SandboxAfter};
 use bex_telemetry::{Attribute, Span};
+use jiff::SignedDuration;
 
 use super::super::Completer;
 use super::super::decide::{Driver, Known, Log, Seen, is_unclear};
@@ -22,6 +23,8 @@ use crate::sandbox::Look;
 
 /// Rounds in a row in which the store refused the same log before the turn is settled without the rest.
 const POISONED_ROUNDS: u32 = 5;
+/// A driver whose clock is further ahead than this is not believed when it says that it spoke.
+const CLOCKS_APART: SignedDuration = SignedDuration::from_secs(60);
 /// Reads of an older driver's log after its end was seen, until nothing new comes.
 const LEGACY_READS: usize = 4;
 
@@ -202,6 +205,14 @@ impl Completer {
                 .harvested_at(session, turn.generation, turn.turn)
                 .await?;
             silent = read.map_or(silent, |read| silent.min(age(work.now, Some(read))));
+        }
+        // a full log shows no part any more, but its driver says that it goes on
+        let status = harvest.and_then(|harvest| harvest.status.as_ref());
+        let status =
+            status.filter(|s| s.turn == Some(turn.turn) && s.generation == Some(turn.generation));
+        let spoken = status.and_then(Status::last_part_at);
+        if let Some(at) = spoken.filter(|at| at.duration_since(work.now) <= CLOCKS_APART) {
+            silent = silent.min(age(work.now, Some(at)));
         }
         Ok(Known {
             form,
