@@ -270,11 +270,6 @@ impl Lifecycle for KubernetesLifecycle {
     }
 
     async fn create(&self, plan: &SandboxPlan) -> Result<Made, CreateError> {
-        if plan.legacy.is_some() {
-            return Err(CreateError::Impossible(
-                "pods run no drivers of the old form",
-            ));
-        }
         let namespace = namespace_of(&plan.workspace);
         if !self.namespaces.contains(&namespace) {
             return Err(CreateError::Refused {

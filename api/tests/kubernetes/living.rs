@@ -6,11 +6,48 @@ use std::time::Duration;
 use bex_api::sandbox::{
     CreateError, DeleteError, Deleted, Lifecycle, Look, SecretKey, Secrets, TurnLife,
 };
-use bex_proto::launch::pod_of;
-use bex_testk8s::Refusal;
+use bex_proto::TurnNo;
+use bex_proto::launch::{LegacyTurn, POD_DRIVER_BIN, pod_of};
+use bex_testk8s::{Image, Refusal};
 use serde_json::json;
 
-use super::support::{IMAGE, NS, cluster, lifecycle, lifecycle_with, name, pace, plan};
+use super::support::{IMAGE, NS, cluster, driver_bin, lifecycle, lifecycle_with, name, pace, plan};
+
+/// The image has agents and no driver; an init container puts ours there, which speaks either form.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_init_container_brings_the_driver() {
+    let cluster = cluster().await;
+    cluster.image("agents:1", Image::pause());
+    cluster.image(
+        "driver:1",
+        Image::pause().file(POD_DRIVER_BIN, driver_bin()),
+    );
+    let template = json!({"image": "agents:1", "driverImage": "driver:1"});
+    let lifecycle = lifecycle_with(&cluster, &[NS], template).await;
+    let old = LegacyTurn {
+        turn: TurnNo(1),
+        prompt: "said by an older one".into(),
+    };
+    for legacy in [None, Some(old)] {
+        let plan = bex_api::sandbox::SandboxPlan { legacy, ..plan() };
+        let made = lifecycle.create(&plan).await.unwrap();
+        let pod = cluster.pod(NS, &made.pod).unwrap();
+        let init = &pod["status"]["initContainerStatuses"][0];
+        assert_eq!(init["state"]["terminated"]["exitCode"], 0, "{init}");
+        let dir = cluster.pod_dir(&pod).join("volumes");
+        assert!(dir.join("bin/bex-driver").is_file());
+        if plan.legacy.is_some() {
+            // one log and no generation
+            let log = dir.join("driver/session.jsonl");
+            cluster
+                .eventually(NS, &made.pod, |_| {
+                    std::fs::read_to_string(&log).is_ok_and(|l| l.contains("said by an older one"))
+                })
+                .await;
+        }
+        lifecycle.delete(&name(&plan, Some(&made))).await.unwrap();
+    }
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_is_made_once_found_again_and_removed() {

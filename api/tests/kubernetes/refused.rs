@@ -68,9 +68,17 @@ async fn rights_and_rules_that_are_missing_are_told() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_image_that_cannot_be_pulled_is_told() {
     let cluster = cluster().await;
-    for (image, reason) in [("a:1", "ImagePullBackOff"), ("b:1", "ErrImageNeverPull")] {
+    for (image, reason, template) in [
+        ("a:1", "ImagePullBackOff", json!({"image": "a:1"})),
+        ("b:1", "ErrImageNeverPull", json!({"image": "b:1"})),
+        (
+            "c:1",
+            "ImagePullBackOff",
+            json!({"image": IMAGE, "driverImage": "c:1"}),
+        ),
+    ] {
         cluster.image(image, Image::missing(reason));
-        let lifecycle = lifecycle_with(&cluster, &[NS], json!({"image": image})).await;
+        let lifecycle = lifecycle_with(&cluster, &[NS], template).await;
         let plan = plan();
         assert_eq!(
             why(lifecycle.create(&plan).await.unwrap_err()),

@@ -19,7 +19,7 @@ pub const IMAGE: &str = "sandbox:1";
 pub const API: (&str, &str) = ("bex", "api");
 
 /// The driver's binary beside the api's, or in `BEX_BIN_DIR`.
-fn driver_bin() -> PathBuf {
+pub fn driver_bin() -> PathBuf {
     let beside = PathBuf::from(env!("CARGO_BIN_EXE_bex-api"));
     let dir =
         std::env::var_os("BEX_BIN_DIR").map_or_else(|| beside.with_file_name(""), PathBuf::from);

@@ -18,7 +18,6 @@ mod headers;
 mod join;
 mod kubernetes;
 mod lifecycle;
-mod local_only;
 mod logs;
 mod metrics;
 mod oidc;

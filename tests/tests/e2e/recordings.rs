@@ -7,6 +7,9 @@ use bex_tests::scenario::{same_parts, saw_everything, settled, stored};
 use bex_tests::stack::WORKSPACE;
 use bex_tests::{Stack, StackOptions};
 
+/// A profile whose driver is an older one: one log, no ids, no proof.
+const OLD_FORM: &str = "play-legacy";
+
 async fn play(stack: &Stack, profile: &str, recording: &Recording, pace: &str) -> SessionId {
     let name = stack.add_recording(recording).unwrap();
     let new = NewSession::new(WORKSPACE, profile, &format!("play {name}"))
@@ -34,7 +37,7 @@ async fn replays_whole(stack: &Stack, session: &SessionId, recording: &Recording
     assert_eq!(replay.of_kind("data-bex-incomplete").len(), 0, "{name}");
 }
 
-pub(crate) async fn nobody_watched(profile: &str) {
+async fn nobody_watched(profile: &str) {
     let Some(recordings) = shared() else { return };
     let stack = Stack::start(StackOptions::default()).await.unwrap();
     let mut sessions = Vec::new();
@@ -52,6 +55,11 @@ async fn every_recording_that_nobody_watched_replays_whole() {
     nobody_watched("play").await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn the_old_form_of_log_and_stream_replays_whole_too() {
+    nobody_watched(OLD_FORM).await;
+}
+
 /// The longest recording, so that there is a middle to speak of.
 fn longest(recordings: Vec<Recording>) -> Recording {
     recordings
@@ -60,7 +68,7 @@ fn longest(recordings: Vec<Recording>) -> Recording {
         .unwrap()
 }
 
-pub(crate) async fn watched_by_many(profile: &str) {
+async fn watched_by_many(profile: &str) {
     let Some(recordings) = shared() else { return };
     let recording = longest(recordings);
     let stack = Stack::start(StackOptions::default()).await.unwrap();
@@ -98,6 +106,11 @@ pub(crate) async fn watched_by_many(profile: &str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn two_viewers_one_that_left_and_one_from_the_middle_see_the_same() {
     watched_by_many("play").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn viewers_of_the_old_form_see_the_same() {
+    watched_by_many(OLD_FORM).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -7,7 +7,9 @@
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 
-use bex_proto::launch::{CONTAINER, LAUNCH_FILE, Launch, SECRET_VARIABLE, namespace_of, pod_of};
+use bex_proto::launch::{
+    CONTAINER, LAUNCH_FILE, Launch, POD_DRIVER_BIN, SECRET_VARIABLE, namespace_of, pod_of,
+};
 use bex_proto::{Generation, SessionId, limits};
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
@@ -24,6 +26,11 @@ const WORKSPACE: &str = "bex/workspace";
 const LAUNCH: &str = "bex/launch";
 /// The agent's directory inside a container.
 const WORK_DIR: &str = "/var/lib/bex/work";
+/// The volume of a driver that an init container brings, and where that one sees it.
+const BROUGHT: &str = "bin";
+const BROUGHT_TO: &str = "/bex";
+/// Nobody: who only copies a program.
+const NOBODY: i64 = 65_532;
 
 /// Selects the pods that this program made.
 pub(super) fn selector() -> String {
@@ -37,6 +44,16 @@ pub struct DriverPlace {
     pub bin: String,
     /// Its directory; absolute.
     pub dir: String,
+}
+
+impl DriverPlace {
+    /// What its binary is in.
+    fn home(&self) -> &str {
+        match self.bin.rsplit_once('/') {
+            Some((home, _)) if !home.is_empty() => home,
+            _ => "/",
+        }
+    }
 }
 
 /// The pod, as the API server is asked for it.
@@ -72,6 +89,33 @@ pub(super) fn pod(
     });
     // beside what the driver itself writes, where its in-sandbox side looks for it
     let launch_file = format!("{}/{LAUNCH_FILE}", driver.dir);
+    let mut volumes = vec![
+        json!({"name": "driver", "emptyDir": {}}),
+        json!({"name": "work", "emptyDir": {}}),
+        // the driver's alone: it is the owner
+        json!({"name": "launch", "downwardAPI": {"defaultMode": 0o400, "items": [{"path": LAUNCH_FILE,
+            "fieldRef": {"fieldPath": format!("metadata.annotations['{LAUNCH}']")}}]}}),
+    ];
+    let mut mounts = vec![
+        json!({"name": "driver", "mountPath": driver.dir}),
+        json!({"name": "work", "mountPath": WORK_DIR}),
+        json!({"name": "launch", "mountPath": launch_file, "subPath": LAUNCH_FILE, "readOnly": true}),
+    ];
+    let brings = template.driver_image.as_ref().map(|image| {
+        volumes.push(json!({"name": BROUGHT, "emptyDir": {}}));
+        mounts.push(json!({"name": BROUGHT, "mountPath": driver.home(), "readOnly": true}));
+        json!({
+            "name": "driver",
+            "image": image,
+            "imagePullPolicy": template.image_pull_policy,
+            // where our own image has it
+            "command": [POD_DRIVER_BIN, "install", BROUGHT_TO],
+            "resources": template.resources,
+            "securityContext": {"runAsUser": NOBODY, "runAsNonRoot": true, "allowPrivilegeEscalation": false, "privileged": false,
+                "readOnlyRootFilesystem": true, "capabilities": {"drop": ["ALL"]}},
+            "volumeMounts": [{"name": BROUGHT, "mountPath": BROUGHT_TO}],
+        })
+    });
     let pod = json!({
         "metadata": {"name": pod_of(&plan.session, plan.generation), "namespace": namespace_of(&plan.workspace),
             "labels": labels, "annotations": annotations},
@@ -87,13 +131,8 @@ pub(super) fn pod(
             "nodeSelector": template.node_selector,
             "tolerations": template.tolerations,
             "priorityClassName": template.priority_class_name,
-            "volumes": [
-                {"name": "driver", "emptyDir": {}},
-                {"name": "work", "emptyDir": {}},
-                // the driver's alone: it is the owner
-                {"name": "launch", "downwardAPI": {"defaultMode": 0o400, "items": [{"path": LAUNCH_FILE,
-                    "fieldRef": {"fieldPath": format!("metadata.annotations['{LAUNCH}']")}}]}},
-            ],
+            "volumes": volumes,
+            "initContainers": Vec::from_iter(brings),
             "containers": [{
                 "name": CONTAINER,
                 "image": template.image,
@@ -107,11 +146,7 @@ pub(super) fn pod(
                 // the driver changes users and ends their processes, and may do nothing else
                 "securityContext": {"runAsUser": 0, "allowPrivilegeEscalation": false, "privileged": false,
                     "capabilities": {"drop": ["ALL"], "add": ["SETUID", "SETGID", "KILL"]}},
-                "volumeMounts": [
-                    {"name": "driver", "mountPath": driver.dir},
-                    {"name": "work", "mountPath": WORK_DIR},
-                    {"name": "launch", "mountPath": launch_file, "subPath": LAUNCH_FILE, "readOnly": true},
-                ],
+                "volumeMounts": mounts,
             }],
         },
     });
@@ -132,7 +167,7 @@ fn launch(plan: &SandboxPlan, template: &Template, driver: &DriverPlace) -> Stri
             Secrets::Values(values) => values.clone(),
             Secrets::References(_) => BTreeMap::new(),
         },
-        legacy: None,
+        legacy: plan.legacy.clone(),
         isolation: template.isolation(),
     };
     serde_json::to_string(&launch).expect("plain data")
@@ -160,7 +195,7 @@ pub(super) fn name_of(pod: &Pod) -> Option<SandboxName> {
 #[cfg(test)]
 mod tests {
     use bex_proto::driver::DriverKey;
-    use bex_proto::launch::{AgentSpec, POD_DRIVER_BIN, POD_DRIVER_DIR};
+    use bex_proto::launch::{AgentSpec, POD_DRIVER_DIR};
     use serde_json::Value;
 
     use super::super::template::AgentUsers;
@@ -260,6 +295,43 @@ mod tests {
                 gid: 1001
             }
         );
+    }
+
+    #[test]
+    fn a_driver_is_brought_where_the_image_has_none() {
+        let template =
+            r#"{"image":"agents","driverImage":"driver:2","agentUser":{"uid":1000,"gid":1001}}"#;
+        let pod = made(&plan(), template);
+        let spec = &pod["spec"];
+        for (path, value) in [
+            ("/initContainers/0/image", json!("driver:2")),
+            (
+                "/initContainers/0/command",
+                json!(["/opt/bex/bex-driver", "install", "/bex"]),
+            ),
+            (
+                "/initContainers/0/securityContext/runAsNonRoot",
+                json!(true),
+            ),
+            (
+                "/initContainers/0/volumeMounts",
+                json!([{"name": "bin", "mountPath": "/bex"}]),
+            ),
+            (
+                "/containers/0/volumeMounts/3",
+                json!({"name": "bin", "mountPath": "/opt/bex", "readOnly": true}),
+            ),
+            ("/containers/0/command/0", json!("/opt/bex/bex-driver")),
+            ("/containers/0/image", json!("agents")),
+        ] {
+            assert_eq!(spec.pointer(path), Some(&value), "{path}");
+        }
+        let plain = made(
+            &plan(),
+            r#"{"image":"i","agentUser":{"uid":1000,"gid":1001}}"#,
+        );
+        assert_eq!(plain["spec"]["volumes"].as_array().map(Vec::len), Some(3));
+        assert!(plain.pointer("/spec/initContainers/0").is_none());
     }
 
     #[test]

@@ -86,7 +86,13 @@ pub(super) fn judge(pod: &Pod) -> Sight {
     if ended_before {
         return Sight::Ended;
     }
-    not_started(state.and_then(|s| s.waiting.as_ref()).and_then(waiting))
+    // while an init container is waited for, it is that one that tells why
+    let inits = status.init_container_statuses.iter().flatten();
+    not_started(std::iter::once(container).chain(inits).find_map(held_by))
+}
+
+fn held_by(container: &ContainerStatus) -> Option<Hold> {
+    waiting(container.state.as_ref()?.waiting.as_ref()?)
 }
 
 fn is_ready(pod: &Pod, container: &ContainerStatus) -> bool {

@@ -32,8 +32,11 @@ pub struct AgentUser {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Template {
-    /// The image; has the driver and the agents.
+    /// The image; has the agents, and the driver unless `driver_image` brings it.
     pub image: String,
+    /// The image of an init container that puts its driver beside what `image` has: for images of agents alone, or with an older driver.
+    #[serde(default)]
+    pub driver_image: Option<String>,
     /// `Always`, `IfNotPresent` or `Never`; the cluster's default without it.
     #[serde(default)]
     pub image_pull_policy: Option<String>,
@@ -83,7 +86,7 @@ pub enum TemplateFault {
         /// Where.
         column: usize,
     },
-    /// No image.
+    /// No image, or an empty name for the driver's.
     #[error("the template names no image")]
     Image,
     /// Agents as root, or as the driver.
@@ -120,7 +123,7 @@ impl Template {
             line: e.line(),
             column: e.column(),
         })?;
-        if template.image.is_empty() {
+        if template.image.is_empty() || template.driver_image.as_deref() == Some("") {
             return Err(TemplateFault::Image);
         }
         match template.agent_user {
