@@ -23,13 +23,15 @@ use bex_store::Db;
 use bex_store::sessions::SessionRow;
 use tokio::sync::Semaphore;
 
+use crate::metrics::{ExportResult, KeepingMetrics};
 use crate::proof::ProofRing;
 
 pub use import::{ImportFault, import};
 pub use sink::ExportBody;
 pub use verify::{Checked, Complaint, VerifyFault, verify};
 
-/// Exports of one process at once; one more is refused. Each holds a few pages, of the forms for people and pages a turn.
+/// Exports of one process at once; one more is refused. Each holds a few pages; one of the forms for people and pages holds a turn, put
+/// together: what a session's quota lets one turn have, 64 MiB and 200 000 parts, each part's record included.
 const EXPORTS: usize = 4;
 
 /// The forms of an export.
@@ -93,23 +95,28 @@ pub struct Exporter {
     db: Db,
     ring: Option<Arc<ProofRing>>,
     places: Arc<Semaphore>,
+    metrics: KeepingMetrics,
 }
 
 impl Exporter {
     /// An exporter; without a ring its exports are not signed.
-    pub fn new(db: Db, ring: Option<Arc<ProofRing>>) -> Self {
+    pub fn new(db: Db, ring: Option<Arc<ProofRing>>, metrics: KeepingMetrics) -> Self {
         Self {
             db,
             ring,
             places: Arc::new(Semaphore::new(EXPORTS)),
+            metrics,
         }
     }
 
     /// Begins an export, or gives nothing when too many are under way. It goes on as fast as it is read.
     pub fn begin(&self, session: SessionRow, format: Format) -> Option<ExportBody> {
-        let place = Arc::clone(&self.places).try_acquire_owned().ok()?;
+        let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
+            self.metrics.exported(ExportResult::Refused);
+            return None;
+        };
         let (sink, body) = sink::pair();
-        let (db, ring) = (self.db.clone(), self.ring.clone());
+        let (db, ring, metrics) = (self.db.clone(), self.ring.clone(), self.metrics.clone());
         tokio::spawn(async move {
             let id = session.id.clone();
             let mut sink = sink;
@@ -119,9 +126,13 @@ impl Exporter {
                 Format::UiMessages => ui_messages::write(&db, &session, &mut sink).await,
             };
             match written {
-                Ok(()) => {}
-                Err(ExportFault::Unread) => tracing::debug!(session = %id, "an export was left"),
+                Ok(()) => metrics.exported(ExportResult::Done),
+                Err(ExportFault::Unread) => {
+                    metrics.exported(ExportResult::Left);
+                    tracing::debug!(session = %id, "an export was left");
+                }
                 Err(fault) => {
+                    metrics.exported(ExportResult::Broken);
                     tracing::warn!(session = %id, error = %bex_proto::Chain(&fault), "an export broke");
                     sink.broken().await;
                 }

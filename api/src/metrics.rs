@@ -4,6 +4,7 @@ mod completer;
 mod dispatch;
 mod housekeeping;
 mod http;
+mod keeping;
 mod levels;
 mod oidc;
 
@@ -15,6 +16,7 @@ pub use completer::{CompleterMetrics, RoundResult, TickResult, VerdictLabels};
 pub use dispatch::{DispatchMetrics, DispatchResult};
 pub use housekeeping::TickMetrics;
 pub use http::{ConnectionGuard, HttpMetrics, ListenerLabel, RequestLabels};
+pub use keeping::{ExportResult, KeepingMetrics};
 pub use levels::LevelsMetrics;
 pub use oidc::OidcMetrics;
 
@@ -36,6 +38,8 @@ pub struct Metrics {
     pub retention: TickMetrics,
     /// Settled turns are stated.
     pub proof: TickMetrics,
+    /// Statements, exports, retention.
+    pub keeping: KeepingMetrics,
     /// Spans of traces.
     pub spans: SpanMetrics,
     /// What is looked up at every scrape.
@@ -61,6 +65,7 @@ impl Default for Metrics {
                 "Looks for what is kept no longer",
             ),
             proof: TickMetrics::register(&mut registry, "proof_ticks", "Looks for turns to state"),
+            keeping: KeepingMetrics::register(&mut registry),
             spans: SpanMetrics::register(&mut registry),
             levels: LevelsMetrics::register(&mut registry),
             registry,

@@ -13,11 +13,11 @@ use bex_store::{Db, StoreError};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use crate::metrics::{TickMetrics, TickResult};
+use crate::metrics::{KeepingMetrics, TickMetrics, TickResult};
 
-/// How often is swept. Retention is counted in days; a minute keeps deletions prompt.
-const EVERY: Duration = Duration::from_secs(60);
-/// The same while there is more to do: what was told to end is looked at again soon.
+/// How often is swept where nothing else is said. Retention is counted in days; a minute keeps deletions prompt.
+pub const TICK: Duration = Duration::from_secs(60);
+/// The same, at most, while there is more to do: what was told to end is looked at again soon.
 const SOON: Duration = Duration::from_secs(2);
 /// Sessions of one workspace deleted in one round, so that no workspace waits for another.
 const SESSIONS: u32 = 100;
@@ -42,19 +42,37 @@ pub struct Swept {
     pub winding_down: u64,
 }
 
-/// Sweeps until cancelled. `default_days` counts where a workspace has no policy of its own; 0 keeps everything.
-pub async fn run(db: Db, default_days: u32, metrics: TickMetrics, cancel: CancellationToken) {
+/// How a deployment keeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Keeping {
+    /// Counts where a workspace has no policy of its own; 0 keeps everything.
+    pub default_days: u32,
+    /// How often is swept.
+    pub tick: Duration,
+}
+
+/// Sweeps until cancelled.
+pub async fn run(
+    db: Db,
+    keeping: Keeping,
+    (ticks, metrics): (TickMetrics, KeepingMetrics),
+    cancel: CancellationToken,
+) {
+    let Keeping { default_days, tick } = keeping;
     let mut pause = Duration::ZERO;
     while cancel.run_until_cancelled(sleep(pause)).await.is_some() {
         let Some(round) = cancel.run_until_cancelled(sweep(&db, default_days)).await else {
             break;
         };
-        metrics.ticked(match &round {
+        if let Ok(swept) = &round {
+            metrics.removed(swept);
+        }
+        ticks.ticked(match &round {
             Ok(_) => TickResult::Ok,
             Err(_) => TickResult::Error,
         });
         pause = match round {
-            Ok(swept) if swept == Swept::default() => EVERY,
+            Ok(swept) if swept == Swept::default() => tick,
             Ok(swept) => {
                 tracing::info!(
                     sessions = swept.sessions,
@@ -64,11 +82,11 @@ pub async fn run(db: Db, default_days: u32, metrics: TickMetrics, cancel: Cancel
                     winding_down = swept.winding_down,
                     "forgot what is kept no longer"
                 );
-                SOON
+                SOON.min(tick)
             }
             Err(error) => {
                 tracing::warn!(error = %Chain(&error), "a retention sweep failed");
-                EVERY
+                tick
             }
         }
     }

@@ -30,7 +30,7 @@ use crate::http::{Api, router};
 use crate::metrics::Metrics;
 use crate::notices::Notices;
 use crate::proof::Notary;
-use crate::retention;
+use crate::retention::{self, Keeping};
 use crate::tickets::AttachTickets;
 use sandboxes::Sandboxes;
 
@@ -189,12 +189,15 @@ fn start_loops(
     let proof = config.proof.map(Arc::new);
     if let Some(ring) = &proof {
         let notary = Notary::new(db.clone(), Arc::clone(ring), notices.clone());
-        loops.spawn(notary.run(metrics.proof.clone(), stop.clone()));
+        loops.spawn(notary.run(metrics.proof.clone(), metrics.keeping.clone(), stop.clone()));
     }
     loops.spawn(retention::run(
         db.clone(),
-        config.retention_days,
-        metrics.retention.clone(),
+        Keeping {
+            default_days: config.retention_days,
+            tick: config.retention_tick,
+        },
+        (metrics.retention.clone(), metrics.keeping.clone()),
         stop.clone(),
     ));
     // a loop that subscribes after the first notice finds the same work by its own first tick
@@ -206,7 +209,7 @@ fn start_loops(
         tickets: AttachTickets::new(config.keys.attach, config.attach_public_url),
         sandboxes: rpc,
         notices,
-        exports: Exporter::new(db.clone(), proof.clone()),
+        exports: Exporter::new(db.clone(), proof.clone(), metrics.keeping.clone()),
         proof,
         retention_days: config.retention_days,
         live_limit: config.live_limit,

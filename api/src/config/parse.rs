@@ -18,6 +18,7 @@ use super::{Config, ConfigFault, Keys, LocalSandboxes, SandboxKind, ServeArgs, T
 use crate::auth::ServiceTokens;
 use crate::profiles::{Deployment, Profiles};
 use crate::proof::ProofRing;
+use crate::retention;
 
 /// Largest file that the configuration names.
 const CONFIG_FILE_BYTES: u64 = 1024 * 1024;
@@ -73,6 +74,11 @@ pub(super) fn config(args: &ServeArgs) -> Result<Config, Vec<ConfigFault>> {
     let profiles = profiles(&mut faults, args, deployment);
     let sandbox = sandbox(&mut faults, args, deployment);
     let timings = timings(&mut faults, args);
+    let retention_tick = match &args.retention_tick_ms {
+        None => Some(retention::TICK),
+        Some(text) => positive(&mut faults, "BEX_RETENTION_TICK_MS", text)
+            .map(|ms| Duration::from_millis(u64::from(ms))),
+    };
     let live_limit = match &args.live_limit {
         None => Some(limits::LIVE_SESSIONS),
         Some(text) => positive(&mut faults, "BEX_LIVE_LIMIT", text),
@@ -112,6 +118,7 @@ pub(super) fn config(args: &ServeArgs) -> Result<Config, Vec<ConfigFault>> {
             live_limit: live_limit?,
             proof: proof.flatten(),
             retention_days: retention_days?,
+            retention_tick: retention_tick?,
             collector,
         })
     })();
@@ -389,6 +396,7 @@ mod tests {
             exec_keys: None,
             exec_url: Some("gateway".into()),
             idle_grace_ms: Some("soon".into()),
+            retention_tick_ms: Some("0".into()),
             live_limit: Some("0".into()),
             driver_bin: Some("driver".into()),
             ..good(dir.path())
@@ -406,6 +414,7 @@ mod tests {
                 "BEX_EXEC_URL",
                 "BEX_DRIVER_BIN",
                 "BEX_IDLE_GRACE_MS",
+                "BEX_RETENTION_TICK_MS",
                 "BEX_LIVE_LIMIT",
             ]
         );

@@ -124,6 +124,9 @@ pub struct ServeArgs {
     /// How long a status may be unreadable, milliseconds
     #[arg(long, env = "BEX_STATUS_UNREADABLE_MS")]
     pub status_unreadable_ms: Option<String>,
+    /// How often is looked for what is kept no longer, milliseconds
+    #[arg(long, env = "BEX_RETENTION_TICK_MS")]
+    pub retention_tick_ms: Option<String>,
     /// Live sessions of one workspace
     #[arg(long, env = "BEX_LIVE_LIMIT")]
     pub live_limit: Option<String>,

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::ring::ProofRing;
 use super::statement::Statement;
-use crate::metrics::{TickMetrics, TickResult};
+use crate::metrics::{KeepingMetrics, TickMetrics, TickResult};
 use crate::notices::Notices;
 
 /// How often due turns are looked for when nobody tells.
@@ -49,7 +49,7 @@ impl Notary {
     }
 
     /// Works until cancelled.
-    pub async fn run(self, metrics: TickMetrics, cancel: CancellationToken) {
+    pub async fn run(self, ticks: TickMetrics, keeping: KeepingMetrics, cancel: CancellationToken) {
         let mut notices = self.notices.subscribe();
         let mut poll = interval(POLL);
         poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -69,13 +69,16 @@ impl Notary {
                 break;
             };
             let is_well = round.as_ref().is_ok_and(|round| round.failed == 0);
-            metrics.ticked(if is_well {
+            ticks.ticked(if is_well {
                 TickResult::Ok
             } else {
                 TickResult::Error
             });
             again = match round {
-                Ok(round) => round.full && round.stated > 0,
+                Ok(round) => {
+                    keeping.stated(round.stated);
+                    round.full && round.stated > 0
+                }
                 Err(error) => {
                     tracing::warn!(error = %Chain(&error), "no turns could be found to state");
                     false

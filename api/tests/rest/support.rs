@@ -188,7 +188,7 @@ impl World {
             tickets: AttachTickets::new(ring.clone(), "https://stream.example".into()),
             sandboxes: Arc::clone(&sandboxes) as Arc<dyn SandboxCalls>,
             notices,
-            exports: Exporter::new(db.clone(), Some(Arc::clone(&proof))),
+            exports: Exporter::new(db.clone(), Some(Arc::clone(&proof)), Default::default()),
             proof: Some(Arc::clone(&proof)),
             retention_days: 0,
             live_limit,

@@ -9,7 +9,12 @@ use http::{Method, StatusCode};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_workspace_is_deleted_with_all_that_runs_in_it_and_a_hold_prevents_it() {
-    let stack = Stack::start(StackOptions::default()).await.unwrap();
+    let stack = Stack::start(StackOptions {
+        api_env: vec![("BEX_RETENTION_TICK_MS".into(), "200".into())],
+        ..StackOptions::default()
+    })
+    .await
+    .unwrap();
     let (api, admin) = (stack.operator(), stack.admin());
     let create = async |prompt: &str| {
         let new = NewSession::new(WORKSPACE, "demo", prompt);
@@ -36,7 +41,7 @@ async fn a_workspace_is_deleted_with_all_that_runs_in_it_and_a_hold_prevents_it(
     assert_eq!(begun.status, StatusCode::ACCEPTED, "{}", begun.json());
     let new = NewSession::new(WORKSPACE, "demo", "too late");
     assert!(api.create(&new).await.is_err());
-    eventually("nothing of the workspace is left", STEP * 2, async || {
+    eventually("nothing of the workspace is left", STEP, async || {
         let left = stack.sql(
             "SELECT (SELECT count(*) FROM sessions) + (SELECT count(*) FROM transcript_parts) + (SELECT count(*) FROM deletions)
                     + (SELECT count(*) FROM workspace_policies)",
