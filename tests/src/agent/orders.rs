@@ -92,7 +92,7 @@ impl Orders {
     }
 }
 
-fn is_plain(name: &str) -> bool {
+pub(super) fn is_plain(name: &str) -> bool {
     !name.is_empty()
         && name
             .bytes()

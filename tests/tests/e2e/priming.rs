@@ -1,13 +1,14 @@
 //! A conversation goes on in another sandbox: the agent there is told what was said.
 
+use std::path::Path;
 use std::time::Duration;
 
 use bex_tests::client::NewSession;
 use bex_tests::scenario::{settled, stored};
-use bex_tests::stack::WORKSPACE;
+use bex_tests::stack::{WORKSPACE, bin_dir};
 use bex_tests::{Stack, StackOptions};
 use http::{Method, StatusCode};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 fn spoken(parts: &[(bex_proto::PartId, bytes::Bytes)], turn: u32) -> (String, Vec<Value>) {
     let turn = parts.iter().filter(|(id, _)| id.turn.0 == turn);
@@ -89,5 +90,49 @@ async fn a_redispatched_agent_answers_a_question_about_turn_1() {
         .await
         .unwrap();
     assert_eq!(strange.status, StatusCode::NOT_FOUND);
+    stack.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_that_can_load_its_session_in_a_fresh_sandbox_does_and_else_it_is_told() {
+    let stack = Stack::start(StackOptions {
+        idle_grace: Some(Duration::from_secs(1)),
+        ..StackOptions::default()
+    })
+    .await
+    .unwrap();
+    let api = stack.operator();
+    let sessions = tempfile::tempdir().unwrap();
+    let agent = bin_dir().unwrap().join("bex-demo-agent");
+    let word = |path: &Path| path.display().to_string();
+    let mut new = NewSession::new(WORKSPACE, "acp", "paint the fence green parts=4");
+    new.body["agent"]["args"] = json!([word(&agent), "--sessions", word(sessions.path())]);
+    let session = api.create(&new).await.unwrap();
+    settled(&api, &session, 1).await.unwrap();
+    for (turn, mode) in [(2, "loaded"), (3, "preamble")] {
+        stack.sandbox_gone(&session).await.unwrap();
+        if mode == "preamble" {
+            // the agent's own memory is lost
+            for kept in std::fs::read_dir(sessions.path()).unwrap() {
+                std::fs::remove_file(kept.unwrap().path()).unwrap();
+            }
+        }
+        let prompt = "what was it? recall=1 parts=2";
+        let begun = api.begin_turn(&session, prompt).await.unwrap();
+        assert_eq!(begun.status, 201, "{}", begun.json());
+        let settled = settled(&api, &session, turn).await.unwrap();
+        assert_eq!(settled.verdict, "complete", "{settled:?}");
+        let (text, said) = spoken(&stored(&api, &session).await.unwrap(), turn);
+        assert!(
+            text.starts_with("In turn 1 I was asked: paint the fence green parts=4\n"),
+            "{turn}: {text}"
+        );
+        let shown: Vec<_> = said
+            .iter()
+            .filter(|p| p["type"] == "data-bex-continuity")
+            .collect();
+        assert_eq!(shown.len(), 1, "{turn}");
+        assert_eq!(shown[0]["data"]["mode"], mode);
+    }
     stack.stop().await.unwrap();
 }
