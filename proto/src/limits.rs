@@ -17,7 +17,8 @@ pub const SESSION_BYTES: u64 = 64 * MIB as u64;
 pub const SESSION_PARTS: u32 = 200_000;
 /// Texts, and reasonings, that are open at once in what a viewer is shown; agents have a few. One more closes the oldest.
 pub const OPEN_RUNS: usize = 256;
-/// Tool calls a viewer's stream remembers; agents make tens a turn. The oldest is forgotten, and answered if it was open.
+/// Tool calls without output that a viewer's stream remembers, and as many that ended; agents make tens a turn. The oldest is
+/// forgotten, and answered if it was open.
 pub const KNOWN_CALLS: usize = 1024;
 /// The id of a text or call. A chunk whose id is longer belongs to nothing; viewers keep the ids of what is open.
 pub const CHUNK_ID_BYTES: usize = 1024;

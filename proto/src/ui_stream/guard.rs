@@ -1,7 +1,8 @@
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 mod calls;
+mod memory;
 mod runs;
 mod written;
 
@@ -12,7 +13,7 @@ use super::head::{Binding, ChunkHead, ChunkKind, Form};
 use super::profile::Profile;
 use super::shape;
 use crate::ids::TurnNo;
-use calls::Tool;
+use memory::Calls;
 use runs::run;
 use written::{interrupted, metadata_of, turn_error, wrapped, written};
 
@@ -47,10 +48,8 @@ pub struct Guard {
     profile: Profile,
     text: Vec<Box<str>>,
     reasoning: Vec<Box<str>>,
-    tools: HashMap<Arc<str>, Tool>,
-    /// The ids of `tools`, oldest first.
-    calls: VecDeque<Arc<str>>,
-    /// Of `tools`, those whose input is being streamed; in order, so that every viewer sees the same.
+    calls: Calls,
+    /// Of `calls`, those whose input is being streamed; in order, so that every viewer sees the same.
     streaming: BTreeSet<Arc<str>>,
     in_step: bool,
     step: u32,
@@ -132,9 +131,7 @@ impl Guard {
 
     /// Whether a tool call is begun here and has no output yet.
     pub fn is_open_tool(&self, id: &str) -> bool {
-        self.tools
-            .get(id)
-            .is_some_and(|tool| tool.progress.is_open())
+        self.calls.open(id).is_some()
     }
 
     /// Parts are known to be missing here: what was open cannot be continued.
@@ -145,10 +142,10 @@ impl Guard {
     /// The stream ends here: leaves nothing half-open.
     pub fn end(&mut self, out: &mut Vec<Output>) {
         self.close_open(out);
-        let open: Vec<Arc<str>> = self
-            .open_tools()
-            .iter()
-            .map(|(id, _)| (*id).into())
+        let open: Vec<_> = self
+            .calls
+            .all_open()
+            .map(|(id, _)| Arc::clone(id))
             .collect();
         self.interrupt(open, out);
         self.told = false;
@@ -185,7 +182,7 @@ impl Guard {
                 // a client reads nothing behind it, not even what ends a call
                 self.close_open(out);
                 if !std::mem::replace(&mut self.told, true) {
-                    let open = self.open_tools().into_iter();
+                    let open = self.calls.all_open();
                     out.extend(open.map(|(id, tool)| interrupted(id, tool.binding)));
                 }
                 Fate::Pass

@@ -7,7 +7,6 @@ use serde_json::json;
 use super::written::{denied, input_error_in_two, interrupted, stand_in_call, written};
 use super::{Fate, Guard, Output};
 use crate::ids::TurnNo;
-use crate::limits;
 use crate::ui_stream::head::{Binding, ChunkHead, ChunkKind};
 use crate::ui_stream::profile::Profile;
 
@@ -33,9 +32,9 @@ impl Progress {
 pub(super) struct Tool {
     pub(super) progress: Progress,
     pub(super) binding: Binding,
-    turn: TurnNo,
-    step: u32,
-    origin: Origin,
+    pub(super) turn: TurnNo,
+    pub(super) step: u32,
+    pub(super) origin: Origin,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,15 +46,6 @@ pub(super) enum Origin {
 }
 
 impl Guard {
-    /// In the order of their ids, so that every viewer sees the same.
-    pub(super) fn open_tools(&self) -> Vec<(&str, &Tool)> {
-        let open = |(_, tool): &(_, &Tool)| tool.progress.is_open();
-        let tools = self.tools.iter().map(|(id, tool)| (&**id, tool));
-        let mut tools: Vec<_> = tools.filter(open).collect();
-        tools.sort_unstable_by_key(|(id, _)| *id);
-        tools
-    }
-
     /// Answers these open calls.
     pub(super) fn interrupt(
         &mut self,
@@ -64,17 +54,17 @@ impl Guard {
     ) {
         for id in ids {
             self.streaming.remove(&id);
-            if let Some(tool) = self.tools.get_mut(&id) {
+            if let Some(tool) = self.calls.open(&id) {
                 out.push(interrupted(&id, tool.binding));
-                tool.progress = Progress::Interrupted;
+                let progress = Progress::Interrupted;
+                self.calls.put(&id, Tool { progress, ..tool });
             }
         }
     }
 
     /// What was said of the open calls cannot be given to this viewer: to it they were never begun.
     pub fn forget_open_calls(&mut self) {
-        self.tools.retain(|_, tool| !tool.progress.is_open());
-        self.calls.retain(|id| self.tools.contains_key(id));
+        self.calls.forget_open();
         self.streaming.clear();
     }
 
@@ -108,7 +98,7 @@ impl Guard {
         let Some(id) = head.chunk_id.as_deref() else {
             return Fate::Drop;
         };
-        let known = self.tools.get(id).copied();
+        let known = self.calls.get(id);
         // in another turn or step an id names another call
         let same = known.filter(|tool| tool.turn == turn && tool.step == self.step);
         let repeated = same.is_some_and(|tool| match (&head.kind, tool.progress) {
@@ -166,25 +156,12 @@ impl Guard {
         }
     }
 
-    /// Takes what is known of a call. Where too many are, the oldest is forgotten.
+    /// Takes what is known of a call. One that is forgotten for it is answered.
     fn remember(&mut self, id: &str, tool: Tool, out: &mut Vec<Output>) {
-        if let Some(known) = self.tools.get_mut(id) {
-            *known = tool;
-            return;
-        }
-        if self.calls.len() >= limits::KNOWN_CALLS
-            && let Some(oldest) = self.calls.pop_front()
-        {
+        if let Some((oldest, tool)) = self.calls.put(id, tool) {
             self.streaming.remove(&oldest);
-            if let Some(tool) = self.tools.remove(&oldest)
-                && tool.progress.is_open()
-            {
-                out.push(interrupted(&oldest, tool.binding));
-            }
+            out.push(interrupted(&oldest, tool.binding));
         }
-        let id: Arc<str> = id.into();
-        self.calls.push_back(Arc::clone(&id));
-        self.tools.insert(id, tool);
     }
 
     pub(super) fn answer(
@@ -197,7 +174,7 @@ impl Guard {
         let Some(id) = head.chunk_id.as_deref() else {
             return Fate::Drop;
         };
-        let known = self.tools.get(id).copied();
+        let known = self.calls.get(id);
         // a call that was answered in an earlier turn is not answered again: this one's was lost
         let tool = match known.filter(|t| t.turn == turn || t.progress != Progress::Answered) {
             Some(tool) => Tool {
