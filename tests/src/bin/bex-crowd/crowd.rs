@@ -24,6 +24,8 @@ const SMALL_WINDOW: u32 = 4096;
 const SLOW_BYTES: usize = 1024;
 /// Spoken for so long, the memory is looked at.
 const LOOK: Duration = Duration::from_secs(5);
+/// Viewers that are there before the others are counted.
+const EARLY: usize = 32;
 /// Parts before the measuring: connections fill.
 const WARM: usize = 10;
 const LIMIT_NEWCOMER: Duration = Duration::from_secs(10);
@@ -65,10 +67,8 @@ pub const HUNDRED: Shape = Shape {
 struct Outcome {
     p50: f64,
     p99: f64,
-    /// Bytes above idle, of all viewers.
+    /// Bytes of all viewers but the early ones.
     memory: f64,
-    /// Bytes that the viewer before the measuring left, and that these may have used again.
-    left: f64,
     /// Bytes of the kernel's, all sockets together.
     kernel: f64,
     sources: usize,
@@ -98,7 +98,7 @@ pub async fn run(database: &Database, shape: &Shape) -> anyhow::Result<Vec<Figur
 fn compared(shape: &Shape, slow: usize, alone: &Outcome, beside: &Outcome) -> Vec<Figure> {
     let ratio = beside.p99 / alone.p99;
     let [p99, memory] = shape.names;
-    let viewers = shape.viewers as f64;
+    let viewers = (shape.viewers - EARLY) as f64;
     vec![
         Figure {
             name: p99,
@@ -111,9 +111,8 @@ fn compared(shape: &Shape, slow: usize, alone: &Outcome, beside: &Outcome) -> Ve
             name: memory,
             value: format!("{:.1} KiB, replays included", beside.memory / viewers / KIB),
             beside: format!(
-                "without slow ones {:.1} KiB, and {:.1} KiB at most in what a viewer before them left; the kernel's socket buffers {:.0} MiB in all",
+                "without slow ones {:.1} KiB; the kernel's socket buffers {:.0} MiB in all",
                 alone.memory / viewers / KIB,
-                alone.left / viewers / KIB,
                 beside.kernel / MIB
             ),
             floor: "≤ 64 KiB, and the 64 MiB of the replay budget",
@@ -157,16 +156,17 @@ async fn watched(database: &Database, shape: &Shape, slow: usize) -> anyhow::Res
         from: From::Live,
         window: None,
     };
-    let fresh = settled_memory(&gateway).await?;
-    // one viewer before the measuring, as any process has served one; it stays
-    let mut first = stage.viewer(0, quick).await?;
-    // source, tail and tee are not the crowd's: they work for one viewer too
-    let spoken = first.until(|r| r.due().index.0 as usize >= before);
+    // source, tail, tee and the pool's connections are not the crowd's: they work for a few viewers too. These stay, so that
+    // what comes after them cannot live in what they left
+    let mut early = stage.viewers(0, EARLY, quick).await?;
+    let spoken = early
+        .iter_mut()
+        .map(|reader| reader.until(|r| r.due().index.0 as usize >= before));
     let speaking = async {
         stage.speak(before, shape.a_second).await;
         Ok(())
     };
-    tokio::try_join!(spoken, speaking)?;
+    tokio::try_join!(try_join_all(spoken), speaking)?;
     let idle = settled_memory(&gateway).await?;
     let kernel = sockets()?;
 
@@ -174,8 +174,9 @@ async fn watched(database: &Database, shape: &Shape, slow: usize) -> anyhow::Res
         from: From::Start,
         window: Some(SMALL_WINDOW),
     };
-    let mut quick = stage.viewers(0, shape.viewers - slow, quick).await?;
-    quick.push(first);
+    let more = shape.viewers - slow - EARLY;
+    let mut quick = stage.viewers(EARLY, more, quick).await?;
+    quick.extend(early);
     let lagging = stage.viewers(shape.viewers - slow, slow, slowly).await?;
     let (told, done) = watch::channel(false);
     let mut readers = JoinSet::new();
@@ -244,7 +245,6 @@ async fn watched(database: &Database, shape: &Shape, slow: usize) -> anyhow::Res
         p50: ms(0.5),
         p99: ms(0.99),
         memory,
-        left: idle.saturating_sub(fresh) as f64,
         kernel,
         sources,
         ended_slow,
