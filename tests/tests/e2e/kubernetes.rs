@@ -148,6 +148,8 @@ async fn a_deletion_that_nobody_asked_for_wakes_a_last_harvest() {
 
     // an idle one has said all it had to say: it is cleared up, and the next turn gets a fresh one
     let session = create(&stack, "first parts=10").await;
+    let mut viewer = stack.watch(&session).await.unwrap();
+    assert_eq!(viewer.to_end().await.unwrap(), Ending::Done);
     let turn = settled(&api, &session, 1).await.unwrap();
     assert_eq!(turn.verdict, "complete", "{turn:?}");
     reaches(&api, &session, Phase::Completed).await.unwrap();
@@ -161,6 +163,8 @@ async fn a_deletion_that_nobody_asked_for_wakes_a_last_harvest() {
     .unwrap();
     let begun = api.begin_turn(&session, "second parts=10").await.unwrap();
     assert_eq!(begun.status, 201, "{}", begun.json());
+    let mut viewer = stack.watch(&session).await.unwrap();
+    assert_eq!(viewer.to_end().await.unwrap(), Ending::Done);
     let turn = settled(&api, &session, 2).await.unwrap();
     assert_eq!(
         (turn.verdict.as_str(), &turn.rest["deliveryMode"]),
