@@ -3,91 +3,80 @@
 //! Text is handled as bytes in which a lone surrogate (JSON allows `"\ud800"`) has the three bytes UTF-8 would give it, so
 //! that nothing a client would see is lost on the way.
 
-use std::borrow::Cow;
 use std::ops::Range;
+
+use memchr::{memchr, memchr2};
+
+use crate::decode::{Builder, View};
 
 /// The bodies of all strings of a valid JSON text, without their quotes; keys and values.
 pub fn strings(text: &[u8]) -> impl Iterator<Item = Range<usize>> {
     let mut at = 0;
     std::iter::from_fn(move || {
-        let start = at + text[at..].iter().position(|b| *b == b'"')? + 1;
-        let mut end = start;
-        while *text.get(end)? != b'"' {
-            end += if text[end] == b'\\' { 2 } else { 1 };
-        }
+        let start = at + memchr(b'"', &text[at..])? + 1;
+        let end = string_end(text, start)?;
         at = end + 1;
         Some(start..end)
     })
 }
 
-/// A string's text, and where each of its bytes came from.
-pub struct Decoded<'a> {
-    /// The text.
-    pub text: Cow<'a, [u8]>,
-    /// For every byte of the text the start of its character or escape in the body, and the body's length at the end.
-    /// `None` when the two are the same.
-    origins: Option<Vec<usize>>,
-}
-
-impl Decoded<'_> {
-    /// The span of the body that says this span of the text.
-    pub fn origin(&self, span: Range<usize>) -> Range<usize> {
-        match &self.origins {
-            None => span,
-            Some(origins) => origins[span.start]..origins[span.end],
+/// Where the string whose body begins at `start` has its closing quote.
+pub fn string_end(text: &[u8], start: usize) -> Option<usize> {
+    let mut end = start;
+    loop {
+        end += memchr2(b'"', b'\\', text.get(end..)?)?;
+        if text[end] == b'"' {
+            return Some(end);
         }
+        end += 2;
     }
 }
 
-/// Resolves a body's escapes.
-pub fn decode(body: &[u8]) -> Decoded<'_> {
-    if !body.contains(&b'\\') {
-        return Decoded {
-            text: Cow::Borrowed(body),
-            origins: None,
-        };
-    }
-    let (mut text, mut origins) = (
-        Vec::with_capacity(body.len()),
-        Vec::with_capacity(body.len()),
-    );
-    let mut at = 0;
-    while at < body.len() {
-        let start = at;
+/// Resolves a body's escapes. What is no escape of JSON loses its backslash, but for `\xHH`, which other languages write.
+pub fn decode(body: &[u8]) -> View<'_> {
+    let Some(first) = memchr(b'\\', body) else {
+        return View::same(body);
+    };
+    let mut view = Builder::new(body, first);
+    while view.at() < body.len() {
+        let at = view.at();
         if body[at] != b'\\' {
-            text.push(body[at]);
-            at += 1;
-        } else if let Some((unit, length)) = unit_at(&body[at..]) {
-            let low = unit_at(&body[at + length..]).filter(|_| is_high(unit));
-            match low.filter(|(low, _)| is_low(*low)) {
-                Some((low, low_length)) => {
-                    push_char(&mut text, combine(unit, low));
-                    at += length + low_length;
-                }
-                None => {
-                    push_char(&mut text, u32::from(unit));
-                    at += length;
-                }
-            }
-        } else {
-            let escaped = body.get(at + 1).copied().unwrap_or(b'\\');
-            text.push(match escaped {
-                b'n' => b'\n',
-                b'r' => b'\r',
-                b't' => b'\t',
-                b'b' => 8,
-                b'f' => 12,
-                other => other,
-            });
-            at += 2;
+            let next = memchr(b'\\', &body[at..]).map_or(body.len(), |n| at + n);
+            view.keep(next);
+            continue;
         }
-        origins.resize(text.len(), start);
+        let mut text = [0; 4];
+        let (text, length): (&[u8], usize) = match unit_at(&body[at..]) {
+            Some((unit, length)) => {
+                let low =
+                    unit_at(&body[at + length..]).filter(|(low, _)| is_high(unit) && is_low(*low));
+                let code = low.map_or(u32::from(unit), |(low, _)| combine(unit, low));
+                (
+                    char_bytes(code, &mut text),
+                    length + low.map_or(0, |(_, l)| l),
+                )
+            }
+            None => match body.get(at + 1) {
+                Some(b'x') if byte_at(&body[at + 2..]).is_some() => {
+                    let byte = byte_at(&body[at + 2..]).unwrap_or_default();
+                    (char_bytes(u32::from(byte), &mut text), 4)
+                }
+                next => {
+                    text[0] = match next.copied().unwrap_or(b'\\') {
+                        b'n' => b'\n',
+                        b'r' => b'\r',
+                        b't' => b'\t',
+                        b'b' => 8,
+                        b'f' => 12,
+                        other => other,
+                    };
+                    (&text[..1], 2.min(body.len() - at))
+                }
+            },
+        };
+        view.put(text, length);
     }
-    origins.push(body.len());
-    Decoded {
-        text: Cow::Owned(text),
-        origins: Some(origins),
-    }
+    view.done()
 }
 
 /// Writes a text as a string's body.
@@ -132,7 +121,7 @@ pub fn join(mut first: Vec<u8>, second: &[u8]) -> Vec<u8> {
     match (high, surrogate(second).filter(|unit| is_low(*unit))) {
         (Some(high), Some(low)) => {
             first.truncate(first.len() - 3);
-            push_char(&mut first, combine(high, low));
+            first.extend_from_slice(char_bytes(combine(high, low), &mut [0; 4]));
             first.extend_from_slice(&second[3..]);
         }
         _ => first.extend_from_slice(second),
@@ -155,6 +144,7 @@ fn combine(high: u16, low: u16) -> u32 {
 /// A `\uXXXX` at the start of `body`, with its length.
 fn unit_at(body: &[u8]) -> Option<(u16, usize)> {
     let digits = body.strip_prefix(b"\\u")?.get(..4)?;
+    digits.iter().all(u8::is_ascii_hexdigit).then_some(())?;
     let unit = u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
     Some((unit, 6))
 }
@@ -169,15 +159,26 @@ fn surrogate(text: &[u8]) -> Option<u16> {
     }
 }
 
-fn push_char(text: &mut Vec<u8>, code: u32) {
+/// Two digits at the start of `text`.
+fn byte_at(text: &[u8]) -> Option<u8> {
+    let digits = text.get(..2)?;
+    digits.iter().all(u8::is_ascii_hexdigit).then_some(())?;
+    u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+}
+
+fn char_bytes(code: u32, bytes: &mut [u8; 4]) -> &[u8] {
     match char::from_u32(code) {
-        Some(c) => text.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
+        Some(c) => c.encode_utf8(bytes).as_bytes(),
         // only surrogates are no characters here
-        None => text.extend_from_slice(&[
-            0xe0 | (code >> 12) as u8,
-            0x80 | (code >> 6 & 0x3f) as u8,
-            0x80 | (code & 0x3f) as u8,
-        ]),
+        None => {
+            *bytes = [
+                0xe0 | (code >> 12) as u8,
+                0x80 | (code >> 6 & 0x3f) as u8,
+                0x80 | (code & 0x3f) as u8,
+                0,
+            ];
+            &bytes[..3]
+        }
     }
 }
 

@@ -1,21 +1,49 @@
-//! Takes known credentials out of what an agent says, before anybody is shown it.
+//! Takes secrets and personal data out of what an agent says, before anybody is shown it.
 //!
-//! [`Secrets`] knows the credentials a driver was given, each in every spelling of [`forms`](Secrets::new). It finds them in
-//! free text and in the JSON text of a part, and it never breaks that JSON: a part that could not be mended becomes
-//! [`REDACTED_PART`]. [`StreamRedactor`] does the same for a stream of parts and also finds a credential that was split over
-//! the deltas of one text, reasoning or tool input.
+//! [`Secrets`] knows the credentials a driver was given, each in every spelling of [`forms`](Secrets::new). [`Redactor`] knows what
+//! secrets look like: the rules of `rules.toml`, sensitive keys of JSON, random runs, and personal data; in JSON within JSON, in
+//! escapes, percent-encoding, hexadecimal digits, base64, gzip and between colours of a terminal. [`StreamRedactor`] does both for a
+//! stream of parts, [`Conversation`] for recorded ones: the deltas of a text, a reasoning or a tool's input are scanned as what they
+//! join to. JSON stays JSON, and bytes that are not redacted stay as they are. [`Gate`] looks through finished bytes on its own way
+//! and refuses what is left.
 //!
-//! This is exact-value redaction. It does not guess what looks like a secret, and an agent that wants to smuggle a value out
-//! in an encoding of its own can: the sandbox is the boundary, not this crate.
+//! An agent that wants to smuggle a value out in an encoding of its own can: the sandbox is the boundary, not this crate.
 
+pub mod bounds;
+mod checks;
+mod conversation;
+mod decode;
+mod engine;
+mod find;
 mod forms;
+mod gate;
+mod hit;
+mod hold;
+mod join;
 mod json;
+mod keys;
 mod part;
+mod pem;
+mod pii;
+mod rules;
+mod runs;
 mod scan;
 mod stream;
+mod switch;
+mod token;
+mod walk;
 
+use serde::Deserialize;
+
+pub use conversation::{Conversation, Counts};
+pub use engine::Redactor;
+pub use gate::{Gate, GateError, Refused};
+pub use rules::{Rule, Rules};
 pub use scan::Secrets;
 pub use stream::StreamRedactor;
+#[cfg(feature = "switches")]
+pub use switch::Stage;
+pub use token::TokenKey;
 
 /// What stands in the place of a credential.
 pub const MARKER: &str = "[redacted:credential]";
@@ -27,3 +55,25 @@ pub const MIN_SECRET_BYTES: usize = 6;
 /// Base64, hexadecimal and percent spellings are looked for only from this length on. Shorter ones have encoded cores of a
 /// few characters, which match by chance.
 pub const MIN_ENCODED_BYTES: usize = 16;
+
+/// What kind of thing a rule finds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Class {
+    /// A secret.
+    #[default]
+    Secret,
+    /// Personal data.
+    Pii,
+}
+
+/// What is taken out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Profile {
+    /// Secrets by rule and by key: what a driver does before anybody is shown a part.
+    Secrets,
+    /// Also random runs and personal data: what leaves the house.
+    Package,
+    /// Also national ids.
+    WithNationalIds,
+}

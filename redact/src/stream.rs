@@ -1,45 +1,44 @@
 //! Redaction of a stream of parts, joined text included.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use bytes::Bytes;
-use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::bounds::{CONTEXT, MAX_HELD, MAX_HOLDING_RUNS, UNRESOLVED};
+use crate::engine::Redactor;
+use crate::hit;
+use crate::hold::Holding;
+use crate::join::{Fields, RunKey, RunKind, Step, body_of, step};
 use crate::json;
 use crate::scan::Secrets;
+use crate::switch::Stage;
 use crate::{MARKER, REDACTED_PART};
-
-/// Runs that may hold text back at once. An agent that opens more has the held end of the newest redacted at once.
-const MAX_HOLDING_RUNS: usize = 1024;
 
 /// Redacts the parts of one turn in order.
 ///
-/// The deltas of one id are scanned as the text they join to. Of each delta the longest end that could still become a
-/// credential is held back and goes out in front of the next delta of the same id, or as a delta of its own when the run
-/// ends. Held text never leaves because time passed.
+/// The deltas of one id are scanned as the text they join to. Of each delta the end that could still become a credential, or belong
+/// to a secret, is held back and goes out in front of the next delta of the same id, or as a delta of its own when the run ends. Held
+/// text never leaves because time passed: what is not decided within [`MAX_HELD`] bytes is taken out as [`UNRESOLVED`].
 #[derive(Debug)]
 pub struct StreamRedactor {
     secrets: Secrets,
-    holding: BTreeMap<RunKey, Held>,
+    redactor: Option<Redactor>,
+    runs: BTreeMap<RunKey, Held>,
 }
 
-/// What kind of deltas a run has; ids of different kinds are different.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum RunKind {
-    Text,
-    Reasoning,
-    ToolInput,
-}
-
-type RunKey = (RunKind, Vec<u8>);
-
-/// The end of a run's text that is not out yet.
+/// The end of a run's text.
 #[derive(Default)]
 struct Held {
+    /// What was shown last, to read the rest in its light, and what is not out yet.
     text: Vec<u8>,
-    /// Bytes at the start of `text` that belong to a credential whose marker is already out.
-    covered: usize,
+    /// Bytes at the start of `text` that are out, or belong to a secret whose token is.
+    done: usize,
+    /// Whether the last of those belongs to such a secret.
+    covered: bool,
+    /// Too much was held: everything goes until this ends.
+    swallows: Option<Holding>,
 }
 
 impl std::fmt::Debug for Held {
@@ -48,45 +47,26 @@ impl std::fmt::Debug for Held {
     }
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Fields<'a> {
-    #[serde(borrow)]
-    r#type: &'a RawValue,
-    #[serde(borrow)]
-    id: Option<&'a RawValue>,
-    #[serde(borrow)]
-    tool_call_id: Option<&'a RawValue>,
-    #[serde(borrow)]
-    delta: Option<&'a RawValue>,
-    #[serde(borrow)]
-    input_text_delta: Option<&'a RawValue>,
-}
-
-/// What a part means for the runs.
-enum Step<'a> {
-    /// The next piece of a run; its text as the raw JSON string.
-    Delta(RunKey, &'a RawValue),
-    /// The run is over, or begins anew.
-    Ends(RunKey),
-    /// All runs are over.
-    EndsAll,
-    /// Nothing.
-    Other,
-}
-
 impl StreamRedactor {
-    /// A redactor at the start of a turn.
+    /// A redactor of known credentials at the start of a turn.
     pub fn new(secrets: Secrets) -> Self {
         Self {
             secrets,
-            holding: BTreeMap::new(),
+            redactor: None,
+            runs: BTreeMap::new(),
         }
+    }
+
+    /// The same, which also takes out what looks like a secret.
+    #[must_use]
+    pub fn with_rules(mut self, redactor: Redactor) -> Self {
+        self.redactor = Some(redactor);
+        self
     }
 
     /// Takes the next part, a JSON object's text, and appends to `out` what may be shown now, in order.
     pub fn push(&mut self, part: Bytes, out: &mut Vec<Bytes>) {
-        if self.secrets.is_empty() {
+        if self.secrets.is_empty() && self.redactor.is_none() {
             out.push(part);
             return;
         }
@@ -96,126 +76,203 @@ impl StreamRedactor {
             return;
         };
         match step(&fields) {
-            Step::Delta(key, value) => {
+            Step::Delta(key, value) if self.joins() => {
                 let text = json::decode(body_of(value)).text;
                 let part = match self.extend(key, &text) {
                     None => part.clone(),
                     Some(released) => with_value(&part, value, &released),
                 };
-                out.push(self.secrets.redact_part(part));
+                out.push(self.clean(part));
                 return;
             }
             Step::Ends(key) => self.end_run(&key, out),
             Step::EndsAll => self.end(out),
-            Step::Other => {}
+            Step::Delta(..) | Step::Other => {}
         }
-        out.push(self.secrets.redact_part(part));
+        out.push(self.clean(part));
     }
 
-    /// Ends every run: what is still held goes out, redacted where it is a whole credential.
+    /// Ends every run: what is still held goes out, redacted where it is a secret.
     pub fn end(&mut self, out: &mut Vec<Bytes>) {
-        while let Some((key, held)) = self.holding.pop_first() {
+        while let Some((key, held)) = self.runs.pop_first() {
             self.let_go(&key, held, out);
         }
     }
 
+    fn joins(&self) -> bool {
+        self.redactor
+            .as_ref()
+            .is_none_or(|r| r.stages.runs(Stage::Join))
+    }
+
+    /// A part by itself.
+    fn clean(&self, part: Bytes) -> Bytes {
+        let part = self.secrets.redact_part(part);
+        let hits = self
+            .redactor
+            .as_ref()
+            .map(|r| r.hits(&part))
+            .unwrap_or_default();
+        if hits.is_empty() {
+            part
+        } else {
+            hit::apply(&part, &hits).into()
+        }
+    }
+
     fn end_run(&mut self, key: &RunKey, out: &mut Vec<Bytes>) {
-        if let Some(held) = self.holding.remove(key) {
+        if let Some(held) = self.runs.remove(key) {
             self.let_go(key, held, out);
         }
     }
 
     fn let_go(&self, key: &RunKey, held: Held, out: &mut Vec<Bytes>) {
         let length = held.text.len();
+        if held.done >= length {
+            return;
+        }
         let (released, _) = self.release(held, length);
         if !released.is_empty() {
-            out.push(self.secrets.redact_part(delta_part(key, &released)));
+            out.push(self.clean(delta_part(key, &released)));
         }
     }
 
     /// Adds a delta's text to its run and says what may go out in its place; `None` when that is the delta itself.
     fn extend(&mut self, key: RunKey, delta: &[u8]) -> Option<Vec<u8>> {
-        let before = self.holding.remove(&key);
-        let nothing_held = before.is_none();
-        let mut held = before.unwrap_or_default();
+        let mut held = match self.runs.remove(&key) {
+            Some(held) => held,
+            None if self.runs.len() < MAX_HOLDING_RUNS => Held::default(),
+            None => return Some(UNRESOLVED.as_bytes().to_vec()),
+        };
+        let nothing_held = held.done >= held.text.len();
         held.text = json::join(held.text, delta);
+        if held.swallows.is_some() {
+            held.swallow();
+        }
         let mut cut = self.secrets.held_from(&held.text);
         // half a character cannot be compared yet
         if json::ends_in_half_a_pair(&held.text) {
             cut = cut.min(held.text.len() - 3);
         }
-        let (mut released, rest) = self.release(held, cut);
-        if !rest.text.is_empty() {
-            if self.holding.len() < MAX_HOLDING_RUNS {
-                self.holding.insert(key, rest);
-            } else {
-                released.extend_from_slice(MARKER.as_bytes());
+        let mut too_much = None;
+        if let Some(redactor) = &self.redactor {
+            let (from, holding) = redactor.held_from(&held.text);
+            let from = from.max(held.done);
+            too_much = (held.text.len() - from.min(held.text.len()) > MAX_HELD).then_some(holding);
+            cut = cut.min(from);
+        }
+        let (mut released, mut rest) = self.release(held, cut);
+        if let Some(holding) = too_much {
+            if rest.done < rest.text.len() {
+                released.extend_from_slice(UNRESOLVED.as_bytes());
             }
+            rest.done = rest.text.len();
+            rest.covered = true;
+            rest.swallows = Some(holding);
+            rest.forget(rest.text.len());
+        }
+        if !rest.text.is_empty() || rest.swallows.is_some() {
+            self.runs.insert(key, rest);
         }
         (!nothing_held || released != delta).then_some(released)
     }
 
-    /// Splits a run's text at `cut`: what goes out, credentials replaced, and what stays.
+    /// Where secrets stand and what is put there: in order, without overlaps.
+    fn spans(&self, text: &[u8]) -> Vec<(Range<usize>, Vec<u8>)> {
+        let known = self
+            .secrets
+            .spans(text)
+            .into_iter()
+            .map(|span| (span, MARKER.as_bytes().to_vec()));
+        let looking = self
+            .redactor
+            .as_ref()
+            .map(|r| r.hits(text))
+            .unwrap_or_default();
+        let mut all: Vec<(Range<usize>, Vec<u8>)> = known
+            .chain(looking.into_iter().map(|hit| (hit.span, hit.with)))
+            .collect();
+        // the known ones come first in the list, and so give the name where two begin at one place
+        all.sort_by_key(|(span, _)| span.start);
+        let mut out: Vec<(Range<usize>, Vec<u8>)> = Vec::with_capacity(all.len());
+        for (span, with) in all {
+            match out.last_mut() {
+                Some((last, _)) if span.start < last.end => last.end = last.end.max(span.end),
+                _ => out.push((span, with)),
+            }
+        }
+        out
+    }
+
+    /// Splits a run's text at `cut`: what goes out, secrets replaced, and what stays.
     fn release(&self, held: Held, cut: usize) -> (Vec<u8>, Held) {
-        let Held { mut text, covered } = held;
-        let (mut out, mut at) = (Vec::with_capacity(cut), covered);
-        for span in self.secrets.spans(&text) {
-            if span.start < at {
-                // continues a credential whose marker is out
-                at = at.max(span.end);
-            } else if span.start < cut {
-                out.extend_from_slice(&text[at..span.start]);
-                out.extend_from_slice(MARKER.as_bytes());
+        let Held {
+            text,
+            done,
+            mut covered,
+            swallows,
+        } = held;
+        let (mut out, mut at) = (Vec::with_capacity(cut.saturating_sub(done)), done);
+        for (span, with) in self.spans(&text) {
+            if span.end <= at {
+                continue;
+            }
+            if span.start < at && covered {
+                // continues a secret whose token is out
                 at = span.end;
+            } else if span.start.max(at) < cut {
+                if span.start > at {
+                    out.extend_from_slice(&text[at..span.start]);
+                }
+                out.extend_from_slice(&with);
+                at = span.end;
+                covered = true;
             }
         }
         if at < cut {
             out.extend_from_slice(&text[at..cut]);
             at = cut;
+            covered = false;
         }
-        let rest = Held {
-            text: text.split_off(cut),
-            covered: at - cut,
+        let mut rest = Held {
+            text,
+            done: at,
+            covered,
+            swallows,
         };
+        let keep = if self.redactor.is_some() { CONTEXT } else { 0 };
+        rest.forget(cut.saturating_sub(keep));
         (out, rest)
     }
 }
 
-fn step<'a>(fields: &Fields<'a>) -> Step<'a> {
-    let kind = json::decode(body_of(fields.r#type)).text;
-    let key = |kind, id: Option<&RawValue>| {
-        id.map(|id| (kind, json::decode(body_of(id)).text.into_owned()))
-    };
-    let delta = |key: Option<RunKey>, value: Option<&'a RawValue>| match (key, value) {
-        (Some(key), Some(value)) if value.get().starts_with('"') => Step::Delta(key, value),
-        _ => Step::Other,
-    };
-    let ends = |key: Option<RunKey>| key.map_or(Step::Other, Step::Ends);
-    match &kind[..] {
-        b"text-delta" => delta(key(RunKind::Text, fields.id), fields.delta),
-        b"reasoning-delta" => delta(key(RunKind::Reasoning, fields.id), fields.delta),
-        b"tool-input-delta" => delta(
-            key(RunKind::ToolInput, fields.tool_call_id),
-            fields.input_text_delta,
-        ),
-        b"text-start" | b"text-end" => ends(key(RunKind::Text, fields.id)),
-        b"reasoning-start" | b"reasoning-end" => ends(key(RunKind::Reasoning, fields.id)),
-        b"tool-input-start" | b"tool-input-available" | b"tool-input-error" => {
-            ends(key(RunKind::ToolInput, fields.tool_call_id))
-        }
-        // a client forgets its open runs here, so nothing can follow for their ids
-        b"finish-step" | b"finish" | b"abort" => Step::EndsAll,
-        _ => Step::Other,
+impl Held {
+    /// Drops text from the start.
+    fn forget(&mut self, bytes: usize) {
+        let bytes = bytes.min(self.text.len());
+        self.text.drain(..bytes);
+        self.done = self.done.saturating_sub(bytes);
     }
-}
 
-/// A JSON string without its quotes; any other value as it is.
-fn body_of(value: &RawValue) -> &[u8] {
-    let text = value.get();
-    text.strip_prefix('"')
-        .and_then(|t| t.strip_suffix('"'))
-        .unwrap_or(text)
-        .as_bytes()
+    /// Moves over what belongs to the text that was too much.
+    fn swallow(&mut self) {
+        let new = &self.text[self.done..];
+        let end = match self.swallows {
+            Some(Holding::Token) => new
+                .iter()
+                .position(|b| b.is_ascii_whitespace() || b"\"'`".contains(b)),
+            _ => new.iter().position(|b| {
+                !(b.is_ascii_alphanumeric() || b.is_ascii_whitespace() || b"+/=-:,".contains(b))
+            }),
+        };
+        self.done += end.unwrap_or(new.len());
+        if end.is_some() {
+            self.swallows = None;
+        }
+        // what was swallowed is no context: it would be found again
+        self.forget(self.done);
+        self.covered = true;
+    }
 }
 
 /// The part with another text in the place of one of its string values.

@@ -1,0 +1,269 @@
+//! `cargo bench -p bex-redact`: the redactor and the gate over a clean transcript of 64 MiB, one thread each; 1 MiB of what each rule
+//! likes least; and the stream redactor by the part.
+//!
+//! `BEX_GITLEAKS=path` measures gitleaks with decoding over the same bytes beside it.
+
+use std::fmt::Write;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use bex_redact::{Conversation, Gate, Profile, Redactor, Rules, Secrets, StreamRedactor, TokenKey};
+
+const MIB: usize = 1024 * 1024;
+const TRANSCRIPT: usize = 64 * MIB;
+/// MiB/s.
+const REDACTOR_FLOOR: f64 = 40.0;
+const GATE_FLOOR: f64 = 60.0;
+/// How much faster than gitleaks with decoding.
+const GITLEAKS_FLOOR: f64 = 2.0;
+/// For 1 MiB.
+const HOSTILE: Duration = Duration::from_millis(50);
+/// Added time of a part.
+const PART: Duration = Duration::from_millis(1);
+
+fn main() {
+    let redactor = Redactor::new(Profile::Package, TokenKey::new(b"bench"));
+    let gate = Gate::new(Profile::Package).expect("the gate serves");
+    let text = transcript(TRANSCRIPT);
+
+    let begun = Instant::now();
+    let mut conversation = Conversation::new(&redactor);
+    conversation.push(text.clone().into_bytes());
+    let (texts, counts) = conversation.finish();
+    let redactor_rate = rate(text.len(), begun.elapsed());
+    assert!(
+        counts.is_empty() && texts[0] == text.as_bytes(),
+        "nothing is there to be found: {counts:?}"
+    );
+    figure(
+        "redactor, MiB/s",
+        redactor_rate,
+        REDACTOR_FLOOR,
+        redactor_rate >= REDACTOR_FLOOR,
+    );
+
+    let begun = Instant::now();
+    gate.check([text.as_bytes()])
+        .expect("nothing is there to be found");
+    let gate_rate = rate(text.len(), begun.elapsed());
+    figure(
+        "gate, MiB/s",
+        gate_rate,
+        GATE_FLOOR,
+        gate_rate >= GATE_FLOOR,
+    );
+
+    match gitleaks(&text) {
+        Some(theirs) => {
+            println!("gitleaks with decoding: {theirs:.1} MiB/s (all cores)");
+            let times = redactor_rate.min(gate_rate) / theirs;
+            figure(
+                "the slower of the two, times gitleaks",
+                times,
+                GITLEAKS_FLOOR,
+                times >= GITLEAKS_FLOOR,
+            );
+        }
+        None => println!("gitleaks: not measured, BEX_GITLEAKS does not name it"),
+    }
+    drop(text);
+    hostile(&redactor, &gate);
+    parts();
+}
+
+fn rate(bytes: usize, time: Duration) -> f64 {
+    bytes as f64 / MIB as f64 / time.as_secs_f64()
+}
+
+fn figure(name: &str, value: f64, floor: f64, met: bool) {
+    println!(
+        "{name}: {value:.1}; floor {floor:.1} {}",
+        if met { "met" } else { "missed" }
+    );
+}
+
+/// Lines of a driver's log: deltas, tool outputs of many lines, tool inputs.
+fn transcript(size: usize) -> String {
+    let mut state = 20_261_130_u64;
+    let mut random = move |below: usize| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % below
+    };
+    let words: Vec<String> = (0..4000)
+        .map(|_| {
+            (0..2 + random(8))
+                .map(|_| char::from(b'a' + random(26) as u8))
+                .collect()
+        })
+        .collect();
+    let mut out = String::with_capacity(size + MIB);
+    let mut index = 0;
+    while out.len() < size {
+        let mut text = |least: usize, most: usize| {
+            let count = least + random(most - least + 1);
+            (0..count)
+                .map(|_| words[random(words.len())].as_str())
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
+        let part = match index % 10 {
+            0..6 => format!(
+                r#"{{"type":"text-delta","id":"msg_{}","delta":"{} "}}"#,
+                index / 50,
+                text(1, 12)
+            ),
+            6..9 => {
+                let lines: Vec<String> = (0..5 + index % 55).map(|_| text(8, 12)).collect();
+                format!(
+                    r#"{{"type":"tool-output-available","toolCallId":"call_{index}","output":{{"stdout":"{}","exitCode":0}}}}"#,
+                    lines.join("\\n")
+                )
+            }
+            _ => format!(
+                r#"{{"type":"tool-input-available","toolCallId":"call_{index}","toolName":"bash","input":{{"command":"grep -rn \"{}\" src/ | head"}}}}"#,
+                text(1, 1)
+            ),
+        };
+        writeln!(out, r#"{{"at":"2026-08-18T10:{:02}:{:02}.000Z","type":"ui-message","turn":1,"partIndex":{index},"part":{part}}}"#, index / 60 % 60, index % 60)
+            .expect("a string takes text");
+        index += 1;
+    }
+    out
+}
+
+/// MiB/s of gitleaks with decoding.
+fn gitleaks(text: &str) -> Option<f64> {
+    let binary = std::env::var_os("BEX_GITLEAKS")?;
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("transcript.jsonl");
+    std::fs::write(&file, text).expect("a file");
+    let begun = Instant::now();
+    let status = Command::new(binary)
+        .args([
+            "dir",
+            "--no-banner",
+            "--max-decode-depth",
+            "5",
+            "--exit-code",
+            "0",
+        ])
+        .arg(&file)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .expect("gitleaks runs");
+    assert!(status.success());
+    Some(rate(text.len(), begun.elapsed()))
+}
+
+/// The time of 1 MiB of each kind of text that costs most.
+fn hostile(redactor: &Redactor, gate: &Gate) {
+    let mut inputs: Vec<(String, String)> = Vec::new();
+    for rule in Rules::get().iter() {
+        let sample = &rule.positive[0];
+        let cut = &sample[..sample.floor_char_boundary(sample.len() - 1)];
+        let begin = sample.get(..6).unwrap_or(sample);
+        inputs.push((format!("{}: samples", rule.id), sample.clone()));
+        inputs.push((format!("{}: beginnings", rule.id), begin.to_owned()));
+        inputs.push((format!("{}: cut samples", rule.id), format!("{cut} ")));
+        for keyword in rule.keywords() {
+            inputs.push((format!("{}: {keyword}", rule.id), keyword.clone()));
+            inputs.push((
+                format!("{}: {keyword} and letters", rule.id),
+                format!("{keyword}aB1-"),
+            ));
+        }
+    }
+    for text in [
+        "a@",
+        "a@b.",
+        "@",
+        "://a:",
+        "1",
+        "1 ",
+        "+1",
+        "DE89",
+        "4111 ",
+        "\\",
+        "\\u0041",
+        "\\\\\"",
+        "%41",
+        "%25",
+        "QUJD",
+        "aB1",
+        "41",
+        "\x1b[1m",
+        "{\"a\":",
+        "[",
+        "\"",
+        "é",
+        "password=",
+        "\"password\":\"",
+        "token is a ",
+        "eyJ.",
+        "-----BEGIN PRIVATE KEY-----\n",
+        "-BEGIN ",
+        "{}\n",
+    ] {
+        inputs.push((format!("{text:?}"), text.to_owned()));
+    }
+    let (mut worst, mut missed) = (
+        [
+            (Duration::ZERO, String::new()),
+            (Duration::ZERO, String::new()),
+        ],
+        0,
+    );
+    for (name, unit) in inputs {
+        let mut text = unit.repeat(MIB / unit.len());
+        text.truncate(MIB);
+        let begun = Instant::now();
+        std::hint::black_box(redactor.redact_once(text.as_bytes()));
+        let redacted = begun.elapsed();
+        let begun = Instant::now();
+        let _ = std::hint::black_box(gate.check([text.as_bytes()]));
+        let gated = begun.elapsed();
+        for (time, (most, which)) in [redacted, gated].into_iter().zip(&mut worst) {
+            if time > HOSTILE {
+                missed += 1;
+                println!("  {name}: redactor {redacted:?}, gate {gated:?}");
+            }
+            if time > *most {
+                (*most, *which) = (time, name.clone());
+            }
+        }
+    }
+    for (who, (time, name)) in ["redactor", "gate"].into_iter().zip(worst) {
+        println!(
+            "{who}, worst 1 MiB: {time:?} ({name}); floor {HOSTILE:?} {}",
+            if missed == 0 { "met" } else { "missed" }
+        );
+    }
+}
+
+/// The time that the stream redactor adds to a part.
+fn parts() {
+    let text = transcript(4 * MIB);
+    let parts: Vec<bytes::Bytes> = text
+        .lines()
+        .filter_map(|line| line.split_once(r#""part":"#))
+        .map(|(_, part)| bytes::Bytes::copy_from_slice(&part.as_bytes()[..part.len() - 1]))
+        .collect();
+    let mut stream = StreamRedactor::new(Secrets::new(["a-known-credential"]))
+        .with_rules(Redactor::new(Profile::Secrets, TokenKey::new(b"bench")));
+    let (mut times, mut out) = (Vec::with_capacity(parts.len()), Vec::new());
+    for part in parts {
+        let begun = Instant::now();
+        stream.push(part, &mut out);
+        times.push(begun.elapsed());
+        out.clear();
+    }
+    times.sort_unstable();
+    let (median, p99) = (times[times.len() / 2], times[times.len() * 99 / 100]);
+    println!(
+        "stream, a part: median {median:?}, p99 {p99:?}; floor {PART:?} {}",
+        if p99 < PART { "met" } else { "missed" }
+    );
+}

@@ -1,0 +1,391 @@
+//! The redactor: texts, the views of them, and JSON by its keys.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use memchr::{memchr, memmem};
+use serde::de::IgnoredAny;
+
+use crate::bounds::{DECODED_FACTOR, DECODED_FLOOR, MAX_DEPTH};
+use crate::checks::{self, Style};
+use crate::decode::{self, View};
+use crate::find::{Bytes, may_hold_json_lines};
+use crate::hit::{self, Hit, rank};
+use crate::keys::{self, Sensitivity};
+use crate::runs::unresolved;
+use crate::switch::{Stage, Stages};
+use crate::walk::{Leaf, walk};
+use crate::{Class, Profile, TokenKey, json, pii, rules};
+
+/// Takes secrets, and personal data where its profile says so, out of texts.
+#[derive(Debug, Clone)]
+pub struct Redactor {
+    pub(crate) rules: &'static rules::Rules,
+    pub(crate) key: TokenKey,
+    pub(crate) profile: Profile,
+    pub(crate) stages: Stages,
+}
+
+impl std::fmt::Debug for rules::Rules {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Rules(version {})", self.version)
+    }
+}
+
+/// What is known on the way into the views of one text.
+pub(crate) struct Scan {
+    depth: u8,
+    budget: usize,
+    /// The text stands under a key whose value may be random.
+    pub opaque: bool,
+    /// The text is what a run says.
+    pub packed: bool,
+    passed: Vec<usize>,
+}
+
+impl Scan {
+    pub fn new(text: usize) -> Self {
+        Self {
+            depth: 0,
+            budget: text
+                .saturating_mul(DECODED_FACTOR)
+                .saturating_add(DECODED_FLOOR),
+            opaque: false,
+            packed: false,
+            passed: Vec::new(),
+        }
+    }
+
+    /// Takes decoded bytes from the budget; whether there were enough left.
+    pub fn spend(&mut self, bytes: usize) -> bool {
+        let left = self.budget.checked_sub(bytes);
+        self.budget = left.unwrap_or(0);
+        left.is_some()
+    }
+
+    /// For each rule how far the text is passed; the memory is used again.
+    pub fn passed(&mut self, rules: usize) -> Vec<usize> {
+        let mut passed = std::mem::take(&mut self.passed);
+        passed.clear();
+        passed.resize(rules, 0);
+        passed
+    }
+
+    pub fn give_back(&mut self, passed: Vec<usize>) {
+        self.passed = passed;
+    }
+}
+
+/// How often a redacted text is looked at again.
+const MAX_ROUNDS: usize = 4;
+/// Shorter texts hold nothing.
+const MIN_TEXT: usize = 6;
+
+impl Redactor {
+    /// A redactor for one organisation or session: tokens are made with its key.
+    pub fn new(profile: Profile, key: TokenKey) -> Self {
+        Self {
+            rules: rules::Rules::get(),
+            key,
+            profile,
+            stages: Stages::default(),
+        }
+    }
+
+    /// The same without one stage.
+    #[cfg(feature = "switches")]
+    #[must_use]
+    pub fn without(mut self, stage: Stage) -> Self {
+        self.stages = Stages::without(stage);
+        self
+    }
+
+    /// A text of any kind, JSON or not, with every find replaced; JSON stays JSON.
+    pub fn redact<'t>(&self, text: &'t [u8]) -> Cow<'t, [u8]> {
+        let hits = self.hits(text);
+        if hits.is_empty() {
+            return Cow::Borrowed(text);
+        }
+        let mut out = hit::apply(text, &hits);
+        self.again(&mut out);
+        Cow::Owned(out)
+    }
+
+    /// The same without looking at the result again: for measuring.
+    #[doc(hidden)]
+    pub fn redact_once(&self, text: &[u8]) -> Vec<u8> {
+        hit::apply(text, &self.hits(text))
+    }
+
+    /// Takes out what only shows once something else is gone: what stood beside it is read anew.
+    pub(crate) fn again(&self, text: &mut Vec<u8>) {
+        for _ in 0..MAX_ROUNDS {
+            let hits = self.hits(text);
+            if hits.is_empty() {
+                return;
+            }
+            *text = hit::apply(text, &hits);
+        }
+    }
+
+    /// A text whose redacted segments are looked at again, see [`Self::again`].
+    pub(crate) fn settled(&self, text: &[u8]) -> Vec<u8> {
+        if !self.stages.runs(Stage::Json) {
+            return text.to_vec();
+        }
+        let mut out = Vec::with_capacity(text.len());
+        let mut settle = |segment: &[u8]| {
+            if memmem::find(segment, rules::TOKEN_START.as_bytes()).is_some() {
+                let mut segment = segment.to_vec();
+                self.again(&mut segment);
+                out.extend_from_slice(&segment);
+            } else {
+                out.extend_from_slice(segment);
+            }
+        };
+        if is_json(text) {
+            settle(text)
+        } else {
+            each_segment(text, |span, _| settle(&text[span]))
+        }
+        out
+    }
+
+    /// The same for a `str`.
+    pub fn redact_str<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        match self.redact(text.as_bytes()) {
+            Cow::Borrowed(_) => Cow::Borrowed(text),
+            Cow::Owned(bytes) => Cow::Owned(String::from_utf8_lossy(&bytes).into_owned()),
+        }
+    }
+
+    /// Settled finds of a text.
+    pub(crate) fn hits(&self, text: &[u8]) -> Vec<Hit> {
+        let (mut scan, mut hits) = (Scan::new(text.len()), Vec::new());
+        self.text(text, &mut scan, &mut hits);
+        hit::settle(&mut hits);
+        hits
+    }
+
+    pub(crate) fn wants(&self, class: Class) -> bool {
+        match class {
+            Class::Secret => true,
+            Class::Pii => self.profile != Profile::Secrets,
+        }
+    }
+
+    /// Whether runs are called secret for being random.
+    pub(crate) fn guesses(&self) -> bool {
+        self.profile != Profile::Secrets
+    }
+
+    /// Scans a text one view deeper.
+    pub(crate) fn deeper(&self, text: &[u8], scan: &mut Scan, hits: &mut Vec<Hit>) {
+        if scan.depth >= MAX_DEPTH {
+            if text.len() >= MIN_TEXT {
+                hits.push(unresolved(0..text.len()));
+            }
+            return;
+        }
+        scan.depth += 1;
+        self.text(text, scan, hits);
+        scan.depth -= 1;
+    }
+
+    /// Adds the finds of a text: of JSON by its keys, else of its lines of JSON and of what stands between.
+    fn text(&self, text: &[u8], scan: &mut Scan, hits: &mut Vec<Hit>) {
+        if text.len() < MIN_TEXT {
+            return;
+        }
+        if !self.stages.runs(Stage::Json) {
+            self.flat(text, scan, hits);
+        } else if is_json(text) {
+            self.json(text, scan, hits);
+        } else if may_hold_json_lines(text) {
+            each_segment(text, |span, is_json| {
+                let first = hits.len();
+                if is_json {
+                    self.json(&text[span.clone()], scan, hits);
+                } else {
+                    self.flat(&text[span.clone()], scan, hits);
+                }
+                for hit in &mut hits[first..] {
+                    hit.span = hit.span.start + span.start..hit.span.end + span.start;
+                }
+            });
+        } else {
+            self.flat(text, scan, hits);
+        }
+    }
+
+    /// A line that is JSON, with JSON as a stage.
+    pub(crate) fn json_or_flat(&self, line: &[u8], scan: &mut Scan, hits: &mut Vec<Hit>) {
+        if self.stages.runs(Stage::Json) {
+            self.json(line, scan, hits);
+        } else {
+            self.flat(line, scan, hits);
+        }
+    }
+
+    /// A text that is not JSON, and its views: one after the other, each made of the one before.
+    fn flat(&self, text: &[u8], scan: &mut Scan, hits: &mut Vec<Hit>) {
+        self.find(text, Bytes::Text, scan, hits);
+        self.runs(text, scan, hits);
+        if self.profile != Profile::Secrets && !scan.opaque {
+            pii::scan(text, |kind, span| self.personal(kind, span, text, hits));
+        }
+        if let Some(view) = self.next_view(text) {
+            if scan.spend(view.text.len()) {
+                self.through(&view, scan, hits);
+            } else {
+                hits.push(unresolved(0..text.len()));
+            }
+        }
+    }
+
+    fn next_view<'t>(&self, text: &'t [u8]) -> Option<View<'t>> {
+        let ansi = || decode::strip(text).filter(|_| self.stages.runs(Stage::Ansi));
+        let percent = || decode::percent(text).filter(|_| self.stages.runs(Stage::Percent));
+        let escapes = || {
+            memchr(b'\\', text).filter(|_| self.stages.runs(Stage::Unescape))?;
+            let view = json::decode(text);
+            (view.text.len() < text.len()).then_some(view)
+        };
+        ansi().or_else(percent).or_else(escapes)
+    }
+
+    /// Adds the finds of a view where they stand in its origin.
+    fn through(&self, view: &View<'_>, scan: &mut Scan, hits: &mut Vec<Hit>) {
+        let mut inner = Vec::new();
+        self.deeper(&view.text, scan, &mut inner);
+        hits.extend(inner.into_iter().map(|mut hit| {
+            hit.span = view.origin(hit.span);
+            hit
+        }));
+    }
+
+    fn personal(&self, kind: pii::Kind, span: Range<usize>, text: &[u8], hits: &mut Vec<Hit>) {
+        let rank = match kind {
+            pii::Kind::Card => rank::CARD,
+            pii::Kind::Iban => rank::IBAN,
+            pii::Kind::Phone => rank::PHONE,
+            pii::Kind::National if self.profile != Profile::WithNationalIds => return,
+            pii::Kind::National => rank::NATIONAL,
+        };
+        if self.stages.runs_rule(kind.id()) {
+            hits.push(self.hit(span.clone(), rank, kind.id(), Class::Pii, &text[span]));
+        }
+    }
+
+    /// A valid JSON text: every key, string and number of it.
+    pub(crate) fn json(&self, text: &[u8], scan: &mut Scan, hits: &mut Vec<Hit>) {
+        walk(text, |leaf, body, key| {
+            let raw = &text[body.clone()];
+            if leaf == Leaf::Key {
+                if raw.len() >= MIN_TEXT {
+                    self.string(raw, body.start, None, scan, hits);
+                }
+                return;
+            }
+            let name = key.map(|key| json::decode(&text[key]).text);
+            match leaf {
+                Leaf::Number => self.number(raw, body, name.as_deref(), hits),
+                _ => self.string(raw, body.start, name.as_deref(), scan, hits),
+            }
+        });
+    }
+
+    /// The body of a string that begins at `start`.
+    fn string(
+        &self,
+        body: &[u8],
+        start: usize,
+        key: Option<&[u8]>,
+        scan: &mut Scan,
+        hits: &mut Vec<Hit>,
+    ) {
+        let view = json::decode(body);
+        let first = hits.len();
+        let how = key
+            .and_then(keys::sensitivity)
+            .filter(|_| self.stages.runs(Stage::Keys));
+        if let Some(how) = how
+            && checks::looks_assigned(how, &view.text, Style::Json)
+        {
+            hits.push(self.hit(
+                0..view.text.len(),
+                rank::SENSITIVE_KEY,
+                "sensitive-key",
+                Class::Secret,
+                &view.text,
+            ));
+        }
+        if view.text.len() >= MIN_TEXT {
+            let was = scan.opaque;
+            scan.opaque = key.is_some_and(keys::is_opaque);
+            self.deeper(&view.text, scan, hits);
+            scan.opaque = was;
+        }
+        for hit in &mut hits[first..] {
+            let origin = view.origin(hit.span.clone());
+            hit.span = origin.start + start..origin.end + start;
+            // a number that became a string brought quotes
+            if memchr(b'"', &hit.with).is_some() || memchr(b'\\', &hit.with).is_some() {
+                hit.with = json::encode(&hit.with);
+            }
+        }
+    }
+
+    /// A number, which becomes a string where it is taken out.
+    fn number(&self, raw: &[u8], span: Range<usize>, key: Option<&[u8]>, hits: &mut Vec<Hit>) {
+        let digits = raw.iter().all(u8::is_ascii_digit);
+        let how = key
+            .and_then(keys::sensitivity)
+            .filter(|_| self.stages.runs(Stage::Keys));
+        let mut found = None;
+        if how == Some(Sensitivity::Secret) && digits && raw.len() >= 4 {
+            found = Some((rank::SENSITIVE_KEY, "sensitive-key", Class::Secret));
+        } else if self.profile != Profile::Secrets
+            && digits
+            && pii::is_card(raw, false)
+            && self.stages.runs_rule("card")
+        {
+            found = Some((rank::CARD, "card", Class::Pii));
+        }
+        if let Some((rank, id, class)) = found {
+            let mut hit = self.hit(span, rank, id, class, raw);
+            hit.with = [b"\"", &hit.with[..], b"\""].concat();
+            hits.push(hit);
+        }
+    }
+}
+
+/// Whether a text is a JSON object or array, whole.
+pub(crate) fn is_json(text: &[u8]) -> bool {
+    let trimmed = text.trim_ascii();
+    let brackets = matches!(
+        (trimmed.first(), trimmed.last()),
+        (Some(b'{'), Some(b'}')) | (Some(b'['), Some(b']'))
+    );
+    brackets && serde_json::from_slice::<IgnoredAny>(trimmed).is_ok()
+}
+
+/// Cuts a text into lines that are JSON and what stands between them.
+pub(crate) fn each_segment(text: &[u8], mut found: impl FnMut(Range<usize>, bool)) {
+    let (mut from, mut at) = (0, 0);
+    while at < text.len() {
+        let end = memchr(b'\n', &text[at..]).map_or(text.len(), |n| at + n + 1);
+        let line = &text[at..end];
+        if matches!(line.trim_ascii_start().first(), Some(b'{' | b'[')) && is_json(line) {
+            if from < at {
+                found(from..at, false);
+            }
+            found(at..end, true);
+            from = end;
+        }
+        at = end;
+    }
+    if from < text.len() {
+        found(from..text.len(), false);
+    }
+}

@@ -1,0 +1,245 @@
+//! The rules over a text: keywords first, a rule's pattern only where one of its keywords stands.
+
+use std::ops::Range;
+
+use memchr::memchr;
+
+use crate::checks::{self, Check, Style};
+use crate::engine::{Redactor, Scan};
+use crate::hit::Hit;
+use crate::rules::{Before, Rule};
+use crate::switch::Stage;
+use crate::{Class, keys, pem, token};
+
+/// What kind of bytes a text is.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Bytes {
+    /// Text.
+    Text,
+    /// Something else: only rules with telling keywords are asked.
+    Binary,
+}
+
+impl Redactor {
+    /// Adds what the rules find.
+    pub(crate) fn find(&self, text: &[u8], bytes: Bytes, scan: &mut Scan, hits: &mut Vec<Hit>) {
+        if !self.stages.runs(Stage::Load) {
+            return;
+        }
+        let rules = self.rules;
+        let mut passed = scan.passed(rules.list.len());
+        // tokens that stand there already are left alone, whatever their names contain
+        let mut masked = 0;
+        let mut names = Names::default();
+        for keyword in rules.keywords.find_overlapping_iter(text) {
+            let at = rules.owner[keyword.pattern().as_usize()];
+            let start = keyword.start();
+            if at == usize::MAX {
+                masked = masked.max(start + token::length_at(&text[start..]).unwrap_or(0));
+                continue;
+            }
+            let rule = &rules.list[at];
+            // a keyword that begins within a find and ends behind it begins the next
+            let unfit = start < masked
+                || keyword.end() <= passed[at]
+                || (bytes == Bytes::Binary && !rule.whole)
+                || !self.wants(rule.class);
+            if unfit || !self.stages.runs_rule(&rule.id) || !fits_before(rule, text, start) {
+                continue;
+            }
+            if rule.check == Check::Assignment && !names.may_be_assigned(text, keyword.range()) {
+                continue;
+            }
+            let Some(start) = start.checked_sub(rule.back.min(start)) else {
+                continue;
+            };
+            match matched(rule, text, start) {
+                None if rule.run => {
+                    passed[at] = start + text[start..].iter().take_while(|b| is_token(**b)).count();
+                }
+                None => {}
+                Some((span, style)) => {
+                    let Some(span) = accepted(rule, text, start, span, style) else {
+                        continue;
+                    };
+                    passed[at] = span.end;
+                    hits.push(self.hit(span.clone(), at, &rule.id, rule.class, &text[span]));
+                }
+            }
+        }
+        scan.give_back(passed);
+    }
+
+    pub(crate) fn hit(
+        &self,
+        span: Range<usize>,
+        rank: usize,
+        id: &'static str,
+        class: Class,
+        secret: &[u8],
+    ) -> Hit {
+        Hit {
+            span,
+            rank,
+            id,
+            personal: class != Class::Secret,
+            with: self.key.token(id, secret),
+        }
+    }
+}
+
+fn fits_before(rule: &Rule, text: &[u8], start: usize) -> bool {
+    match rule.before {
+        Before::Any => true,
+        Before::Word => {
+            start == 0 || !(text[start - 1].is_ascii_alphanumeric() || text[start - 1] == b'_')
+        }
+    }
+}
+
+/// What belongs to a token, once it has begun.
+pub(crate) fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-'
+}
+
+/// What the rule's pattern takes at `start`, grown to the end of its token where the pattern could not see farther; and whether
+/// it was quoted.
+fn matched(rule: &Rule, text: &[u8], start: usize) -> Option<(Range<usize>, Style)> {
+    let limit = (start + rule.max).min(text.len());
+    let window = &text[start..limit];
+    if !rule.pattern.is_match(window) {
+        return None;
+    }
+    let found = rule.pattern.captures(window)?;
+    let quoted = found.name("q");
+    let span = quoted
+        .or_else(|| found.name("s"))
+        .or_else(|| found.get(0))?
+        .range();
+    let (first, mut end) = (start + span.start, start + span.end);
+    let tight = first > 0 && (b"=".contains(&text[first - 1]));
+    let style = match quoted {
+        Some(_) if text[..first].ends_with(b"\"") => Style::Json,
+        Some(_) => Style::Quoted,
+        None if tight => Style::Tight,
+        None => Style::Loose,
+    };
+    let full = span.end == window.len()
+        || (matches!(rule.check, Check::Assignment | Check::Tokenish) && span.len() >= 60);
+    if full {
+        end += match style {
+            Style::Json | Style::Quoted => text[end..]
+                .iter()
+                .take_while(|b| !b"\"'`\\\r\n".contains(b))
+                .count(),
+            _ if rule.check == Check::Assignment => text[end..]
+                .iter()
+                .take_while(|b| !b.is_ascii_whitespace() && !b"\"'`\\,;&|<>(){}[]".contains(b))
+                .count(),
+            _ => text[end..]
+                .iter()
+                .take_while(|b| is_token(**b) || b"+/=.~%".contains(b))
+                .count(),
+        };
+    }
+    if quoted.is_none() && span.len() > 8 && text[end - 1] == b'.' && rule.check != Check::Pem {
+        end -= 1;
+    }
+    Some((first..end, style))
+}
+
+/// The find after the rule's check; the check may widen it.
+fn accepted(
+    rule: &Rule,
+    text: &[u8],
+    start: usize,
+    span: Range<usize>,
+    style: Style,
+) -> Option<Range<usize>> {
+    let value = &text[span.clone()];
+    let fits = match rule.check {
+        Check::None => true,
+        Check::Mixed => checks::is_mixed(value) && !checks::is_tokens(value),
+        Check::Digit => checks::has_digit(value) && !checks::is_placeholder(value),
+        Check::Tokenish => checks::is_tokenish(value),
+        Check::Basic => checks::is_basic(value),
+        Check::UrlPassword => checks::is_url_password(value),
+        Check::Assignment => return is_assigned(text, start, &span, style).then_some(span),
+        Check::Email => return checks::email_start(text, start).map(|first| first..span.end),
+        Check::Pem => return Some(pem::from_first_line(text, start, span.end)),
+        Check::PemRest => return pem::before_last_line(text, start, span.end),
+    };
+    fits.then_some(span)
+}
+
+/// Whether a value stands behind the name of a secret. `start` is within the name.
+fn is_assigned(text: &[u8], start: usize, value: &Range<usize>, style: Style) -> bool {
+    let part = |b: &u8| b.is_ascii_alphanumeric() || b"_.-".contains(b);
+    let before = text[..start]
+        .iter()
+        .rev()
+        .take(48)
+        .take_while(|b| part(b))
+        .count();
+    let after = text[start..].iter().take_while(|b| part(b)).count();
+    let name = &text[start - before..start + after];
+    let Some(how) = keys::sensitivity(name) else {
+        return false;
+    };
+    // the last step of a path is the name; "-" begins an option, not a name
+    let quoted = start > before
+        && text[start - before - 1] == b'"'
+        && text.get(start + after) == Some(&b'"');
+    let gap = &text[start + after..value.start];
+    let style = match style {
+        Style::Json if quoted && gap.contains(&b':') => Style::Json,
+        Style::Json => Style::Quoted,
+        other => other,
+    };
+    if gap == b" is " || gap == b" is: " {
+        return checks::looks_assigned(
+            how.min(keys::Sensitivity::Token),
+            &text[value.clone()],
+            Style::Loose,
+        ) && checks::is_mixed(&text[value.clone()]);
+    }
+    checks::looks_assigned(how, &text[value.clone()], style)
+}
+
+/// Where the names around keywords end: looked up once each.
+#[derive(Default)]
+struct Names {
+    end: usize,
+}
+
+impl Names {
+    /// Whether a value may be assigned to the name of this keyword.
+    fn may_be_assigned(&mut self, text: &[u8], keyword: Range<usize>) -> bool {
+        if self.end < keyword.end {
+            let part = |b: &u8| b.is_ascii_alphanumeric() || b"_.-".contains(b);
+            self.end = keyword.end + text[keyword.end..].iter().take_while(|b| part(b)).count();
+        }
+        self.end - keyword.end <= 24
+            && text
+                .get(self.end)
+                .is_some_and(|b| b"\"'`\\])=: \t".contains(b))
+    }
+}
+
+/// Whether a text may hold a line of JSON: one that begins with a bracket.
+pub(crate) fn may_hold_json_lines(text: &[u8]) -> bool {
+    let opens = |t: &[u8]| matches!(t.trim_ascii_start().first(), Some(b'{' | b'['));
+    if opens(&text[..text.len().min(64)]) {
+        return true;
+    }
+    let mut at = 0;
+    while let Some(next) = memchr(b'\n', &text[at..]) {
+        at += next + 1;
+        if matches!(text.get(at), Some(b'{' | b'[' | b' ' | b'\t'))
+            && opens(&text[at..(at + 64).min(text.len())])
+        {
+            return true;
+        }
+    }
+    false
+}

@@ -1,0 +1,122 @@
+//! Nothing is found where nothing is.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use bex_redact::{Conversation, Profile, Redactor, TokenKey};
+
+use crate::planted::shared;
+use crate::{clean, gate, redactor, refusal};
+
+#[test]
+fn recorded_streams() {
+    let Some(dir) = shared("data/ui-streams") else {
+        return;
+    };
+    let gate = gate();
+    let mut seen = 0;
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let parts: String = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("data: "))
+            .map(|part| format!("{part}\n"))
+            .collect();
+        if parts.is_empty() {
+            continue;
+        }
+        seen += 1;
+        let out = clean(&redactor(), &parts);
+        let changed = parts.lines().zip(out.lines()).find(|(a, b)| a != b);
+        assert!(changed.is_none(), "{}: {changed:?}", path.display());
+        assert_eq!(
+            refusal(gate, &parts),
+            Vec::<String>::new(),
+            "{}",
+            path.display()
+        );
+    }
+    assert!(seen >= 20, "{seen}");
+}
+
+#[test]
+fn a_made_up_driver_log() {
+    let Some(script) = shared("cases/driver_log.py") else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("log");
+    let made = Command::new("python3")
+        .arg(script)
+        .arg(&log)
+        .arg("1500000")
+        .status()
+        .expect("python3 runs");
+    assert!(made.success());
+    let text = std::fs::read_to_string(log).unwrap();
+    assert!(clean(&redactor(), &text) == text);
+    assert_eq!(refusal(gate(), &text), Vec::<String>::new());
+}
+
+/// Secrets that tests of this repository make up on purpose.
+const MADE_UP: [&str; 8] = [
+    "hunter2",
+    "ghp_16C7e42F292c6912E7710c838347Ae178B4a",
+    "ghp_abcdefghijklmnopqrstuvwxyz0123456789",
+    "AKIAIOSFODNN7EXAMPLE",
+    "\"-----BEGIN PRIVATE KEY-----\"",
+    "s3cret-token",
+    "eyJhbGciOiJIUzI1NiJ9.eyJhIjoxfQ.c2ln",
+    "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJzdmM6b3BlcmF0b3IifQ",
+];
+
+#[test]
+fn the_source_of_this_repository() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("the workspace");
+    let redactor = Redactor::new(Profile::Secrets, TokenKey::new(b"test"));
+    let mut found = Vec::new();
+    let mut files = Vec::new();
+    sources(root, &mut files);
+    assert!(files.len() > 200);
+    for path in files {
+        let Ok(text) = std::fs::read_to_string(&path) else {
+            continue;
+        };
+        let mut conversation = Conversation::new(&redactor);
+        conversation.push(text.clone().into_bytes());
+        let out = String::from_utf8(conversation.finish().0.concat()).unwrap();
+        let name = path.strip_prefix(root).unwrap().display().to_string();
+        for (at, (before, after)) in text.lines().zip(out.lines()).enumerate() {
+            if before != after && !MADE_UP.iter().any(|secret| before.contains(secret)) {
+                found.push(format!("{name}:{}: {before}\n    {after}", at + 1));
+            }
+        }
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+/// Everything but this crate, whose samples are secrets, and what is built.
+fn sources(dir: &Path, out: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if path.is_dir() {
+            if !name.starts_with('.')
+                && !["target", "node_modules", "redact", "dist"].contains(&&*name)
+            {
+                sources(&path, out);
+            }
+        } else if [
+            "rs", "toml", "yaml", "yml", "md", "json", "py", "sh", "ts", "js", "mjs", "lock",
+            "sql", "tpl",
+        ]
+        .iter()
+        .any(|e| name.ends_with(&format!(".{e}")))
+        {
+            out.push(path);
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! What the engine finds, what it leaves alone, and how the gate proves it.
+
+mod cases;
+mod clean;
+mod cli;
+mod encodings;
+mod gate;
+mod parts;
+mod planted;
+mod properties;
+mod rules;
+mod stages;
+mod stream;
+
+use bex_redact::{Conversation, Gate, Profile, Redactor, TokenKey};
+
+/// What packages are made with.
+pub fn redactor() -> Redactor {
+    Redactor::new(Profile::Package, TokenKey::new(b"test"))
+}
+
+/// A text as it comes out of the conversation that is it alone.
+pub fn clean(redactor: &Redactor, text: &str) -> String {
+    let mut conversation = Conversation::new(redactor);
+    conversation.push(text.as_bytes().to_vec());
+    let (texts, _) = conversation.finish();
+    String::from_utf8(texts.concat()).expect("text stays text")
+}
+
+/// The ids the gate refuses a text with.
+pub fn refusal(gate: &Gate, text: &str) -> Vec<String> {
+    match gate.check([text.as_bytes()]) {
+        Ok(()) => Vec::new(),
+        Err(refused) => refused.ids.into_iter().collect(),
+    }
+}
+
+pub fn gate() -> &'static Gate {
+    static GATE: std::sync::OnceLock<Gate> = std::sync::OnceLock::new();
+    GATE.get_or_init(|| Gate::new(Profile::Package).expect("the gate finds its canaries"))
+}
