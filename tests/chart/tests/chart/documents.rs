@@ -94,9 +94,11 @@ fn every_alert_watches_a_metric_that_exists_and_has_an_entry_in_the_runbook() {
         .map(|rule| at(rule, "/alert").to_owned())
         .collect();
     let runbook = text("docs/runbook.md").unwrap();
+    // it may say more than what to do when an alert fires
+    let mut entries = tables::headings(&runbook, 2);
+    entries.retain(|heading| heading.starts_with("Bex"));
     assert_eq!(
-        tables::headings(&runbook, 2),
-        alerts,
+        entries, alerts,
         "docs/runbook.md has one entry per alert, in their order"
     );
 }
