@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use bex_proto::launch::{
-    DRIVER_DIR, LAUNCH_FILE, LISTENING_FILE, Launch, Listening, LocalSandbox, SANDBOX_FILE,
-    WORK_DIR, pod_of,
+    DRIVER_DIR, LAUNCH_FILE, LISTENING_FILE, Launch, Listening, LocalSandbox, ProcessStat,
+    SANDBOX_FILE, WORK_DIR, pod_of,
 };
 use bex_proto::{Generation, SessionId};
 use nix::sys::signal::{Signal, kill};
@@ -39,6 +39,8 @@ pub struct Sandbox {
     pub address: SocketAddr,
     /// Its driver's process, which leads a process session.
     pub pid: u32,
+    /// When that process was started, where it is known: numbers come again.
+    start: Option<u64>,
     /// The agent's directory.
     pub work_dir: PathBuf,
     /// The driver's directory.
@@ -54,9 +56,23 @@ impl Sandbox {
             pod: registered.pod,
             address: registered.address,
             pid: registered.pid,
+            start: Some(registered.pid_start),
             work_dir: dir.join(WORK_DIR),
             driver_dir: dir.join(DRIVER_DIR),
         })
+    }
+
+    /// Whether its driver lives.
+    pub fn lives(&self) -> bool {
+        pid_lives(self.pid) && !self.is_another()
+    }
+
+    /// Whether its driver's number is another process's now. One whose session still has processes is given to nobody.
+    fn is_another(&self) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid));
+        let now = stat.ok().and_then(|stat| ProcessStat::parse(&stat));
+        let then = self.start;
+        now.is_some_and(|now| then.is_some_and(|then| then != now.start))
     }
 
     fn pod(dir: &Path) -> Option<Self> {
@@ -70,6 +86,7 @@ impl Sandbox {
             generation: launch.generation,
             address: listening.address,
             pid: listening.pid,
+            start: None,
             work_dir: volumes.join(WORK_DIR),
             driver_dir,
         })
@@ -118,13 +135,17 @@ impl Sandboxes {
     /// SIGKILL to a session's drivers and all of their processes, as a machine's loss would. Whoever watches them may not have seen it
     /// yet; see [`super::Stack::kill_sandbox`].
     pub fn kill9(&self, session: &SessionId) {
-        let leaders = self.of(session).iter().map(|s| s.pid).collect();
+        let theirs = self.of(session);
+        let theirs = theirs.iter().filter(|s| !s.is_another());
+        let leaders = theirs.map(|s| s.pid).collect();
         kill_sessions(&leaders);
     }
 
     /// The same for every sandbox; returns when all are gone, or after a bound.
     pub fn kill_all(&self) {
-        let mut leaders: BTreeSet<u32> = self.all().iter().map(|s| s.pid).collect();
+        let theirs = self.all();
+        let theirs = theirs.iter().filter(|s| !s.is_another());
+        let mut leaders: BTreeSet<u32> = theirs.map(|s| s.pid).collect();
         // a local one that listens and is not registered yet
         let listening = |dir: PathBuf| read_json(&dir.join(DRIVER_DIR).join(LISTENING_FILE));
         let listening = self.dirs().filter_map(listening);

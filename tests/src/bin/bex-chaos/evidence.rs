@@ -27,8 +27,9 @@ use crate::witness::{self, Witness};
 /// Sessions read at once.
 const AT_ONCE: usize = 8;
 const SESSIONS: &str = "SELECT id, phase FROM sessions";
-const TURNS: &str =
-    "SELECT session_id, turn, generation, verdict, reason, ended_by FROM turns ORDER BY 1, 2";
+const TURNS: &str = "SELECT t.session_id, t.turn, t.generation, t.verdict, t.reason, t.ended_by, \
+    t.expected_parts IS NOT NULL AS declared, coalesce(t.settled_at - s.cancel_requested_at >= interval '10 s', false) AS waited \
+    FROM turns t JOIN sessions s ON s.id = t.session_id ORDER BY 1, 2";
 const LIVES: &str = "SELECT session_id, generation, state FROM sandboxes ORDER BY 1, 2";
 const STATEMENTS: &str =
     "SELECT session_id, turn, statement FROM turn_statements ORDER BY 1, 2, number";
@@ -47,6 +48,8 @@ struct TurnRow {
     verdict: String,
     reason: Option<String>,
     ended_by: Option<String>,
+    declared: bool,
+    waited: bool,
 }
 
 #[derive(Deserialize)]
@@ -186,6 +189,8 @@ impl Rows {
                     .as_deref()
                     .map(str::parse::<EndedBy>)
                     .transpose()?,
+                declared: row.declared,
+                waited: row.waited,
                 settles: count(&self.deeds.settled, &id, row.turn),
                 statements: self.statements(&id, row.turn)?,
                 spoken: witness.spoken(&id, TurnNo(row.turn), newest),

@@ -272,7 +272,7 @@ fn choose<T>(of: &[T], which: u64) -> Option<&T> {
 fn speaking(sandbox: Sandbox) -> Option<(Sandbox, TurnNo)> {
     let status = std::fs::read(sandbox.driver_dir.join(STATUS_FILE)).ok()?;
     let status: Status = serde_json::from_slice(&status).ok()?;
-    let running = status.state == DriverState::Running && pid_lives(sandbox.pid);
+    let running = status.state == DriverState::Running && sandbox.lives();
     running.then_some((sandbox, status.turn?))
 }
 

@@ -36,6 +36,10 @@ pub struct TurnCase {
     pub verdict: Verdict,
     pub reason: Option<Reason>,
     pub ended_by: Option<EndedBy>,
+    /// The store knows what the driver declared at its end.
+    pub declared: bool,
+    /// A cancel waited for that in vain: for as long as a stop may take, at least.
+    pub waited: bool,
     /// How often an api wrote that it settled it.
     pub settles: u32,
     pub statements: Vec<Statement>,
@@ -162,7 +166,8 @@ fn of_turn(case: &Case, turn: &TurnCase, faults: &mut Vec<String>) {
         (Verdict::Complete, _) => {}
         (_, None) => faults.push("is truncated without a reason".into()),
         (_, Some(reason)) => {
-            if whole {
+            // an end that nobody could read proves nothing
+            if whole && turn.declared {
                 faults.push(format!("holds all of it and is truncated: {reason}"));
             }
             if !is_true(case, turn, spoken, reason, &hit) {
@@ -249,7 +254,7 @@ fn is_true(
 ) -> bool {
     let canceled = case.phase == Phase::Canceled && turn.turn == case.begun;
     match reason {
-        Reason::SandboxLost => killed(hit) || canceled,
+        Reason::SandboxLost => killed(hit) || (canceled && turn.waited),
         Reason::LogTruncated => {
             hit.contains(&Kind::DiskFull) && spoken.is_some_and(|spoken| spoken.dropped.is_some())
         }

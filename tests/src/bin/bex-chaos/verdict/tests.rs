@@ -50,6 +50,8 @@ fn case() -> Case {
             verdict: Verdict::Complete,
             reason: None,
             ended_by: Some(EndedBy::Agent),
+            declared: true,
+            waited: false,
             settles: 1,
             statements: vec![Statement {
                 verdict: Verdict::Complete,
@@ -261,6 +263,22 @@ fn what_is_whole_is_not_truncated() {
         found,
         "turn 1 holds all of it and is truncated: sandbox_lost"
     );
+}
+
+#[test]
+fn a_cancel_is_a_reason_once_it_has_waited() {
+    let cancel = |case: &mut Case| {
+        lose_the_last(case, Reason::SandboxLost);
+        (case.phase, case.canceled) = (Phase::Canceled, true);
+        case.turns[0].declared = false;
+        case.turns[0].ended_by = Some(EndedBy::Canceled);
+    };
+    assert!(found(cancel).contains("nothing explains that"));
+    let waited = found(|case| {
+        cancel(case);
+        case.turns[0].waited = true;
+    });
+    assert_eq!(waited, "");
 }
 
 #[test]
