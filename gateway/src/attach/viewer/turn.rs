@@ -249,20 +249,27 @@ impl Viewer {
             self.out
                 .event(events::incomplete_turn(row, reason).as_bytes());
         }
-        // a stream does not tail from one live turn into the next: a page's own POST would show that one too
-        if self.scope == Scope::Turn || showing.began_open || ending != Ending::Settled {
-            return Ok(TurnEnded::Last);
-        }
-        if row.turn >= self.newest {
+        let goes_on = ending == Ending::Settled && self.goes_on_behind(showing);
+        Ok(if goes_on && self.has_turn_behind(row.turn).await? {
+            TurnEnded::Next(PartId::first_of(row.turn.next()))
+        } else {
+            TurnEnded::Last
+        })
+    }
+
+    /// Whether a next turn is shown too. A stream does not tail from one live turn into the next: a page's own POST would show that
+    /// one too.
+    fn goes_on_behind(&self, showing: &Showing) -> bool {
+        self.scope == Scope::Conversation && !showing.began_open
+    }
+
+    async fn has_turn_behind(&mut self, turn: TurnNo) -> Result<bool, Stop> {
+        if turn >= self.newest {
             let current = self
                 .ask(|db, session| async move { db.session(&session).await })
                 .await?;
             self.newest = current.ok_or(Stop::Revoked)?.turns;
         }
-        Ok(if row.turn < self.newest {
-            TurnEnded::Next(PartId::first_of(row.turn.next()))
-        } else {
-            TurnEnded::Last
-        })
+        Ok(turn < self.newest)
     }
 }

@@ -26,6 +26,9 @@ impl Viewer {
                 self.ask(|db, session| async move { db.next_stored(&session, behind).await });
             more = next.await?.is_some();
         }
+        if !more && self.goes_on_behind(showing) {
+            more = self.has_turn_behind(showing.turn()).await?;
+        }
         Ok(if more { Place::Earlier } else { Place::Last })
     }
 
