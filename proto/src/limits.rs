@@ -17,9 +17,10 @@ pub const SESSION_BYTES: u64 = 64 * MIB as u64;
 pub const SESSION_PARTS: u32 = 200_000;
 /// Texts, and reasonings, that are open at once in what a viewer is shown; agents have a few. One more closes the oldest.
 pub const OPEN_RUNS: usize = 256;
-/// Tool calls without output that a viewer's stream remembers, and as many that ended; agents make tens a turn. The oldest is
-/// forgotten, and answered if it was open.
+/// Tool calls without output that a viewer's stream remembers; agents make tens a turn. The oldest is forgotten, and answered.
 pub const KNOWN_CALLS: usize = 1024;
+/// Of those that ended, the last; every viewer remembers them for itself.
+pub const ENDED_CALLS: usize = 400;
 /// The id of a text or call. A chunk whose id is longer belongs to nothing; viewers keep the ids of what is open.
 pub const CHUNK_ID_BYTES: usize = 1024;
 /// One prompt.

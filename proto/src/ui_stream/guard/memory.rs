@@ -2,7 +2,7 @@
 //! every viewer remembers for itself, a hash of the id is enough.
 
 use std::collections::hash_map::RandomState;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::BuildHasher;
 use std::sync::{Arc, LazyLock};
 
@@ -12,26 +12,23 @@ use crate::limits;
 /// Its keys are this process's own, so that no agent can make two ids alike.
 static IDS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
-/// Calls, [`limits::KNOWN_CALLS`] without output and as many that ended.
+/// Calls, [`limits::KNOWN_CALLS`] without output and [`limits::ENDED_CALLS`] that ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Calls {
     open: BTreeMap<Arc<str>, (u64, Tool)>,
     /// The ids of `open`, oldest first.
     by_age: BTreeMap<u64, Arc<str>>,
-    ended: VecDeque<(u64, Tool)>,
+    ended: HashMap<u64, Tool>,
+    /// The hashes of `ended`, oldest first.
+    by_end: VecDeque<u64>,
     begun: u64,
 }
 
 impl Calls {
     /// What is known of a call.
     pub(super) fn get(&self, id: &str) -> Option<Tool> {
-        self.open(id).or_else(|| {
-            let hash = IDS.hash_one(id);
-            let mut newest_first = self.ended.iter().rev();
-            newest_first
-                .find(|(of, _)| *of == hash)
-                .map(|(_, tool)| *tool)
-        })
+        self.open(id)
+            .or_else(|| self.ended.get(&IDS.hash_one(id)).copied())
     }
 
     /// A call that has no output yet.
@@ -84,18 +81,19 @@ impl Calls {
 
     fn end(&mut self, id: &str, tool: Tool) {
         let hash = IDS.hash_one(id);
-        if let Some((_, known)) = self.ended.iter_mut().rev().find(|(of, _)| *of == hash) {
-            *known = tool;
+        if self.ended.insert(hash, tool).is_some() {
             return;
         }
-        if self.ended.len() >= limits::KNOWN_CALLS {
-            self.ended.pop_front();
+        self.by_end.push_back(hash);
+        if self.by_end.len() > limits::ENDED_CALLS {
+            let oldest = self.by_end.pop_front();
+            oldest.and_then(|hash| self.ended.remove(&hash));
         }
-        self.ended.push_back((hash, tool));
     }
 
     #[cfg(test)]
-    pub(super) fn counts(&self) -> [usize; 3] {
-        [self.open.len(), self.by_age.len(), self.ended.len()]
+    pub(super) fn counts(&self) -> [usize; 4] {
+        let open = [self.open.len(), self.by_age.len()];
+        [open[0], open[1], self.ended.len(), self.by_end.len()]
     }
 }

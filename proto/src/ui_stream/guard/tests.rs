@@ -339,7 +339,10 @@ fn many_calls_and_steps_cost_no_more_than_their_number() {
     }
     // the others were answered when they were forgotten; with the step's own end
     assert_eq!(ends(&mut guard).len(), limits::KNOWN_CALLS + 1);
-    assert_eq!(guard.calls.counts(), [0, 0, limits::KNOWN_CALLS]);
+    assert_eq!(
+        guard.calls.counts(),
+        [0, 0, limits::ENDED_CALLS, limits::ENDED_CALLS]
+    );
 }
 
 /// What a turn is sent as behind an earlier one, which is ended as the viewer ends it.
