@@ -229,8 +229,9 @@ impl Redactor {
 
     /// A text that is not JSON, and its views: one after the other, each made of the one before.
     fn flat(&self, text: &[u8], scan: &mut Scan, hits: &mut Vec<Hit>) {
+        let first = hits.len();
         self.find(text, Bytes::Text, scan, hits);
-        self.runs(text, scan, hits);
+        self.runs(text, first, scan, hits);
         if self.profile != Profile::Secrets && !scan.opaque {
             pii::scan(text, |kind, span| self.personal(kind, span, text, hits));
         }

@@ -11,6 +11,9 @@ use crate::rules::{Before, Rule};
 use crate::switch::Stage;
 use crate::{Class, keys, pem, token};
 
+/// So much of a rejected find is looked at again.
+pub(crate) const REJECTED: usize = 64;
+
 /// What kind of bytes a text is.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Bytes {
@@ -58,13 +61,13 @@ impl Redactor {
                     passed[at] = start + text[start..].iter().take_while(|b| is_token(**b)).count();
                 }
                 None => {}
-                Some((span, style)) => {
-                    let Some(span) = accepted(rule, text, start, span, style) else {
-                        continue;
-                    };
-                    passed[at] = span.end;
-                    hits.push(self.hit(span.clone(), at, &rule.id, rule.class, &text[span]));
-                }
+                Some(found) => match accepted(rule, text, start, &found) {
+                    Some(span) => {
+                        passed[at] = span.end;
+                        hits.push(self.hit(span.clone(), at, &rule.id, rule.class, &text[span]));
+                    }
+                    None => passed[at] = passed[at].max(rejected_until(rule, text, &found)),
+                },
             }
         }
         scan.give_back(passed);
@@ -102,60 +105,48 @@ pub(crate) fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-'
 }
 
-/// What the rule's pattern takes at `start`, grown to the end of its token where the pattern could not see farther; and whether
-/// it was quoted.
-fn matched(rule: &Rule, text: &[u8], start: usize) -> Option<(Range<usize>, Style)> {
-    let limit = (start + rule.max).min(text.len());
-    let window = &text[start..limit];
-    if !rule.pattern.is_match(window) {
-        return None;
-    }
-    let found = rule.pattern.captures(window)?;
-    let quoted = found.name("q");
-    let span = quoted
-        .or_else(|| found.name("s"))
-        .or_else(|| found.get(0))?
-        .range();
-    let (first, mut end) = (start + span.start, start + span.end);
-    let tight = first > 0 && (b"=".contains(&text[first - 1]));
-    let style = match quoted {
-        Some(_) if text[..first].ends_with(b"\"") => Style::Json,
-        Some(_) => Style::Quoted,
-        None if tight => Style::Tight,
-        None => Style::Loose,
-    };
-    let full = span.end == window.len()
-        || (matches!(rule.check, Check::Assignment | Check::Tokenish) && span.len() >= 60);
-    if full {
-        end += match style {
-            Style::Json | Style::Quoted => text[end..]
-                .iter()
-                .take_while(|b| !b"\"'`\\\r\n".contains(b))
-                .count(),
-            _ if rule.check == Check::Assignment => text[end..]
-                .iter()
-                .take_while(|b| !b.is_ascii_whitespace() && !b"\"'`\\,;&|<>(){}[]".contains(b))
-                .count(),
-            _ => text[end..]
-                .iter()
-                .take_while(|b| is_token(**b) || b"+/=.~%".contains(b))
-                .count(),
-        };
-    }
-    if quoted.is_none() && span.len() > 8 && text[end - 1] == b'.' && rule.check != Check::Pem {
-        end -= 1;
-    }
-    Some((first..end, style))
-}
-
-/// The find after the rule's check; the check may widen it.
-fn accepted(
-    rule: &Rule,
-    text: &[u8],
-    start: usize,
+/// What a rule's pattern takes.
+struct Found {
     span: Range<usize>,
     style: Style,
-) -> Option<Range<usize>> {
+    /// The pattern saw no farther.
+    cut: bool,
+}
+
+/// What the rule's pattern takes at `start`.
+fn matched(rule: &Rule, text: &[u8], start: usize) -> Option<Found> {
+    let window = &text[start..(start + rule.max).min(text.len())];
+    let (span, quoted) = if rule.groups {
+        if !rule.pattern.is_match(window) {
+            return None;
+        }
+        let found = rule.pattern.captures(window)?;
+        let quoted = found.name("q");
+        (
+            quoted
+                .or_else(|| found.name("s"))
+                .or_else(|| found.get(0))?
+                .range(),
+            quoted.is_some(),
+        )
+    } else {
+        (rule.pattern.find(window)?.range(), false)
+    };
+    let cut = span.end == window.len()
+        || (matches!(rule.check, Check::Assignment | Check::Tokenish) && span.len() >= 60);
+    let span = start + span.start..start + span.end;
+    let style = match quoted {
+        true if text[..span.start].ends_with(b"\"") => Style::Json,
+        true => Style::Quoted,
+        false if text[..span.start].ends_with(b"=") => Style::Tight,
+        false => Style::Loose,
+    };
+    Some(Found { span, style, cut })
+}
+
+/// The find after the rule's check, grown to the end of its token where the pattern could not see farther.
+fn accepted(rule: &Rule, text: &[u8], start: usize, found: &Found) -> Option<Range<usize>> {
+    let span = &found.span;
     let value = &text[span.clone()];
     let fits = match rule.check {
         Check::None => true,
@@ -164,12 +155,49 @@ fn accepted(
         Check::Tokenish => checks::is_tokenish(value),
         Check::Basic => checks::is_basic(value),
         Check::UrlPassword => checks::is_url_password(value),
-        Check::Assignment => return is_assigned(text, start, &span, style).then_some(span),
+        Check::Assignment => is_assigned(text, start, span, found.style),
         Check::Email => return checks::email_start(text, start).map(|first| first..span.end),
         Check::Pem => return Some(pem::from_first_line(text, start, span.end)),
         Check::PemRest => return pem::before_last_line(text, start, span.end),
     };
-    fits.then_some(span)
+    fits.then(|| span.start..grown(rule, text, found))
+}
+
+/// Where a find ends.
+fn grown(rule: &Rule, text: &[u8], found: &Found) -> usize {
+    let mut end = found.span.end;
+    let quoted = matches!(found.style, Style::Json | Style::Quoted);
+    if found.cut {
+        let rest = text[end..].iter();
+        end += if quoted {
+            rest.take_while(|b| !b"\"'`\\\r\n".contains(b)).count()
+        } else if rule.check == Check::Assignment {
+            rest.take_while(|b| !b.is_ascii_whitespace() && !b"\"'`\\,;&|<>(){}[]".contains(b))
+                .count()
+        } else {
+            rest.take_while(|b| is_token(**b) || b"+/=.~%".contains(b))
+                .count()
+        };
+    }
+    // the end of a sentence
+    if !quoted && found.span.len() > 8 && text[end - 1] == b'.' {
+        end -= 1;
+    }
+    end
+}
+
+/// How far a rule need not be asked again: what was rejected for being all letters is so in each of its ends, but for the last,
+/// behind which there may be more.
+fn rejected_until(rule: &Rule, text: &[u8], found: &Found) -> usize {
+    let letters = matches!(
+        rule.check,
+        Check::Mixed | Check::Digit | Check::Tokenish | Check::Assignment
+    ) && !checks::has_digit(&text[found.span.clone()]);
+    if letters {
+        found.span.end.saturating_sub(REJECTED)
+    } else {
+        0
+    }
 }
 
 /// Whether a value stands behind the name of a secret. `start` is within the name.

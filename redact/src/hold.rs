@@ -39,7 +39,7 @@ impl Redactor {
             keyword(self.rules, text, token),
             beginning(self.rules, text, token),
             random(text),
-            escapes(&text[token..]).then_some(token),
+            escapes(&text[token..]).map(|at| token + at),
         ];
         let at = held.into_iter().flatten().min().unwrap_or(text.len());
         (at, Holding::Token)
@@ -84,9 +84,7 @@ fn private_key(text: &[u8]) -> Option<usize> {
         return Some(begin);
     }
     let header = &line[..named];
-    if memmem::find(header, b"PRIVATE KEY").is_none() {
-        return None;
-    }
+    memmem::find(header, b"PRIVATE KEY")?;
     let span = pem::from_first_line(text, begin, begin + named);
     let rest = text[span.end..].trim_ascii_start();
     let closing = rest.len() < 64
@@ -112,11 +110,12 @@ fn keyword(rules: &Rules, text: &[u8], token: usize) -> Option<usize> {
     found.map(|_| token)
 }
 
-/// The beginning of a keyword at the end, where a word begins: two characters of it at least.
+/// The beginning of a keyword at the end, where a word begins: three characters of it at least. Fewer tell nothing: they are the same
+/// for every secret of the kind.
 fn beginning(rules: &Rules, text: &[u8], token: usize) -> Option<usize> {
     let last = &text[token..];
     let starts = rules.prefixes.iter().flat_map(|prefix| {
-        (2..prefix.len()).filter_map(|n| {
+        (3..prefix.len()).filter_map(|n| {
             let at = last.len().checked_sub(n)?;
             let fresh = at == 0 || !last[at - 1].is_ascii_alphanumeric();
             (fresh && last[at..] == prefix[..n]).then_some(token + at)
@@ -150,18 +149,19 @@ fn random(text: &[u8]) -> Option<usize> {
     );
     let hex = digit && (upper || lower) && run_text.iter().all(u8::is_ascii_hexdigit);
     let mixed = digit && upper && lower;
-    let long = run.len() >= 20 && (digit || (upper && lower));
+    let long = run.len() >= 20 && upper && lower;
     (mixed || hex || long).then_some(run.start)
 }
 
-/// Whether a token holds escapes, or may be within one.
-fn escapes(token: &[u8]) -> bool {
+/// From where on a token holds escapes, or may be within one.
+fn escapes(token: &[u8]) -> Option<usize> {
     let percent = token
-        .iter()
-        .rposition(|b| *b == b'%')
-        .is_some_and(|at| token[at + 1..].iter().take(2).all(u8::is_ascii_hexdigit));
-    let open = token.iter().rposition(|b| *b == b'\\').is_some_and(|at| {
-        token.len() - at < 6 && matches!(token.get(at + 1), None | Some(b'u' | b'x'))
-    });
-    percent || open || memmem::find(token, b"\\u").is_some() || token.contains(&0x1b)
+        .windows(3)
+        .any(|w| w[0] == b'%' && w[1..].iter().all(u8::is_ascii_hexdigit));
+    if percent || memmem::find(token, b"\\u").is_some() || token.contains(&0x1b) {
+        return Some(0);
+    }
+    // an escape is not torn apart: what is put in its place would be escaped
+    let backslashes = token.iter().rev().take_while(|b| **b == b'\\').count();
+    (backslashes % 2 == 1).then(|| token.len() - 1)
 }

@@ -182,7 +182,7 @@ pub fn is_opaque(name: &[u8]) -> bool {
         .filter(|b| b.is_ascii_alphanumeric())
         .map(u8::to_ascii_lowercase)
         .collect();
-    ends(&plain, &ENDS)
+    plain.starts_with(b"encrypted") || ends(&plain, &ENDS)
 }
 
 #[cfg(test)]

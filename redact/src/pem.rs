@@ -18,7 +18,7 @@ pub(crate) fn from_first_line(text: &[u8], start: usize, header: usize) -> Range
     let within = &text[header..(header + MAX_PEM).min(text.len())];
     // of the lines that look like a key's, and of whatever stands before the last line of the same kind
     let mut end = body(within);
-    if let Some(last) = memmem::find(within, b"-END ")
+    if let Some(last) = memmem::find(&within[..(end + 16).min(within.len())], b"-END ")
         && last <= end + 8
         && let Some(close) = memmem::find(&within[last..], b"KEY").map(|n| last + n)
         && close < last + 64
@@ -41,10 +41,8 @@ pub(crate) fn before_last_line(text: &[u8], start: usize, end: usize) -> Option<
     let floor = dashes.saturating_sub(MAX_PEM);
     let mut first = dashes;
     // the last line may stand behind something on its own line
-    let mut line_end = match memrchr(b'\n', &text[floor..dashes]) {
-        Some(n) => floor + n,
-        None => return None,
-    };
+    let near = dashes.saturating_sub(256).max(floor);
+    let mut line_end = near + memrchr(b'\n', &text[near..dashes])?;
     loop {
         let line_start = memrchr(b'\n', &text[floor..line_end]).map_or(floor, |n| floor + n + 1);
         if line(&text[line_start..line_end]) != Line::Body {

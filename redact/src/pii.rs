@@ -185,11 +185,11 @@ fn iban(text: &[u8]) -> Option<usize> {
         .find(|row| row[..2] == *country)?;
     let length = usize::from(row[2] - b'0') * 10 + usize::from(row[3] - b'0');
     let (mut number, mut at) = ([0; 34], 0);
-    for place in 0..length {
+    for (place, letter) in number.iter_mut().enumerate().take(length) {
         if text.get(at) == Some(&b' ') && place % 4 == 0 {
             at += 1;
         }
-        number[place] = *text
+        *letter = *text
             .get(at)
             .filter(|b| b.is_ascii_uppercase() || b.is_ascii_digit())?;
         at += 1;

@@ -65,6 +65,8 @@ pub struct Rule {
     /// What kind of thing it finds.
     pub class: Class,
     pub(crate) pattern: Regex,
+    /// Whether the pattern has a group that says what to take out.
+    pub(crate) groups: bool,
     pub(crate) lead: Option<Regex>,
     pub(crate) before: Before,
     pub(crate) back: usize,
@@ -157,8 +159,10 @@ fn rule(entry: Entry) -> Rule {
         Regex::new(&format!("{flags}^(?:{pattern})"))
             .expect("the rules are part of the program, and every test reads them")
     };
+    let pattern = compile(&entry.pattern);
     Rule {
-        pattern: compile(&entry.pattern),
+        groups: pattern.captures_len() > 1,
+        pattern,
         lead: entry.lead.as_deref().map(compile),
         id: entry.id,
         version: entry.version,

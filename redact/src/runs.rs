@@ -109,13 +109,21 @@ fn kinds(run: &[u8]) -> Kinds {
 
 impl Redactor {
     /// Adds what stands in encoded runs, and random runs themselves.
-    pub(crate) fn runs(&self, text: &[u8], scan: &mut Scan, hits: &mut Vec<Hit>) {
+    /// Those that are finds as a whole already, from `first` on, are not looked into.
+    pub(crate) fn runs(&self, text: &[u8], first: usize, scan: &mut Scan, hits: &mut Vec<Hit>) {
+        let (mut next, found) = (first, hits.len());
         each(text, MIN_BASE64, |span| {
+            while next < found && hits[next].span.end < span.end {
+                next += 1;
+            }
+            if next < found && hits[next].span.start <= span.start && !hits[next].personal {
+                return;
+            }
             let run = packed::unwrapped(&text[span.clone()]);
             let run = run.trim_ascii_end();
             let kinds = kinds(run);
             // a word, or several: nothing encoded of this length has one kind of letter only
-            if !kinds.digit && !(kinds.upper && kinds.lower) {
+            if !(kinds.digit || kinds.upper && kinds.lower) {
                 return;
             }
             if kinds.hex
@@ -229,9 +237,8 @@ pub(crate) fn is_random(text: &[u8], span: &Range<usize>) -> bool {
     }
     // a piece of something longer (a path, a URL, a digest) is not judged
     let before = &text[..span.start];
-    let line = memrchr(b'\n', before)
-        .map_or(0, |n| n + 1)
-        .max(span.start.saturating_sub(160));
+    let near = span.start.saturating_sub(160);
+    let line = memrchr(b'\n', &before[near..]).map_or(near, |n| near + n + 1);
     let ahead = &before[line..];
     if matches!(before.last(), Some(b'.' | b'/' | b'%' | b'@' | b'#' | b'&'))
         || ahead.ends_with(b";base64,")

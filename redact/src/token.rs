@@ -10,7 +10,7 @@ use crate::rules::TOKEN_START;
 
 /// The key of tokens: one per organisation, or one per session.
 #[derive(Clone)]
-pub struct TokenKey([u8; 32]);
+pub struct TokenKey(Hmac<Sha256>);
 
 impl std::fmt::Debug for TokenKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -21,7 +21,9 @@ impl std::fmt::Debug for TokenKey {
 impl TokenKey {
     /// A key for these bytes of any length; whoever has them can tell which guess a token stands for.
     pub fn new(bytes: &[u8]) -> Self {
-        Self(mac(b"bex-redact token key 1", bytes))
+        let mut key = keyed(b"bex-redact token key 1");
+        key.update(bytes);
+        Self(keyed(&key.finalize().into_bytes()))
     }
 
     /// A key that nobody has.
@@ -31,20 +33,20 @@ impl TokenKey {
     pub fn random() -> Result<Self, getrandom::Error> {
         let mut bytes = [0; 32];
         getrandom::fill(&mut bytes)?;
-        Ok(Self(bytes))
+        Ok(Self(keyed(&bytes)))
     }
 
     /// The token for a secret.
     pub(crate) fn token(&self, id: &str, secret: &[u8]) -> Vec<u8> {
-        let tag = mac(&self.0, secret);
+        let mut mac = self.0.clone();
+        mac.update(secret);
+        let tag = mac.finalize().into_bytes();
         format!("{TOKEN_START}{id}:{:02x}{:02x}]", tag[0], tag[1]).into_bytes()
     }
 }
 
-fn mac(key: &[u8], text: &[u8]) -> [u8; 32] {
-    let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of every length");
-    mac.update(text);
-    mac.finalize().into_bytes().into()
+fn keyed(key: &[u8]) -> Hmac<Sha256> {
+    Hmac::new_from_slice(key).expect("HMAC takes keys of every length")
 }
 
 /// The length of the token at the start of a text.

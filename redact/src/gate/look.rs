@@ -8,6 +8,7 @@ use crate::bounds::{
     DECODED_FACTOR, DECODED_FLOOR, MAX_DEPTH, MAX_UNPACKED, MIN_BASE64, MIN_HEX, MIN_WRAPPED,
 };
 use crate::checks::{self, Style};
+use crate::find::REJECTED;
 use crate::keys::{self, Sensitivity};
 use crate::switch::Stage;
 use crate::{Profile, pii, runs, token};
@@ -146,63 +147,58 @@ impl<'g> Look<'g> {
             {
                 continue;
             }
-            if !(rule.personal && self.gate.profile == Profile::Secrets)
-                && self.matches(rule, text, at, start.end())
-            {
-                self.find(&rule.id);
-            } else if rule.fails_once {
-                hopeless[number] = at
-                    + text[at..]
-                        .iter()
-                        .take_while(|b| b.is_ascii_alphanumeric() || b"_-".contains(b))
-                        .count();
+            if rule.personal && self.gate.profile == Profile::Secrets {
+                continue;
+            }
+            match self.matches(rule, text, at, start.end()) {
+                Answer::Found => self.find(&rule.id),
+                Answer::NotBefore(next) => hopeless[number] = next,
+                Answer::No if rule.fails_once => hopeless[number] = at + token_at(&text[at..]),
+                Answer::No => {}
             }
         }
     }
 
-    fn matches(&self, rule: &GateRule, text: &[u8], at: usize, end: usize) -> bool {
-        if rule.check == "assignment" {
-            let name = text[end..]
-                .iter()
-                .take(26)
-                .take_while(|b| b.is_ascii_alphanumeric() || b"_.-".contains(b))
-                .count();
-            if name > 24
-                || !text
-                    .get(end + name)
-                    .is_some_and(|b| b"\"'`\\])=: \t".contains(b))
-            {
-                return false;
-            }
+    fn matches(&self, rule: &GateRule, text: &[u8], at: usize, end: usize) -> Answer {
+        if rule.check == "assignment" && !may_be_assigned(&text[end..]) {
+            return Answer::No;
         }
         let from = at.saturating_sub(rule.back);
         let window = &text[from..text.len().min(from + rule.window)];
         if !rule.pattern.is_match(window) {
-            return false;
+            return Answer::No;
         }
         let Some(groups) = rule.pattern.captures(window) else {
-            return false;
+            return Answer::No;
         };
         let taken = groups
             .name("q")
             .or_else(|| groups.name("s"))
             .or_else(|| groups.get(0));
         let Some(taken) = taken.map(|t| from + t.start()..from + t.end()) else {
-            return false;
+            return Answer::No;
         };
         let value = &text[taken.clone()];
-        match rule.check.as_str() {
+        let fits = match rule.check.as_str() {
             "mixed" => checks::is_mixed(value) && !checks::is_tokens(value),
             "digit" => checks::has_digit(value) && !checks::is_placeholder(value),
             "tokenish" => checks::is_tokenish(value),
             "basic" => checks::is_basic(value),
             "url-password" => checks::is_url_password(value),
             "email" => checks::email_start(text, at).is_some(),
-            "pem" => true,
             // the last line alone is no secret, the lines in front of it are
             "pem-rest" => crate::pem::before_last_line(text, at, taken.end).is_some(),
             "assignment" => assigned(text, at, &taken, groups.name("q").is_some()),
             _ => true,
+        };
+        let by_digits = ["mixed", "digit", "tokenish", "assignment"].contains(&rule.check.as_str());
+        match fits {
+            true => Answer::Found,
+            // what has no digit has none in its ends either
+            false if by_digits && !checks::has_digit(value) => {
+                Answer::NotBefore(taken.end.saturating_sub(REJECTED))
+            }
+            false => Answer::No,
         }
     }
 
@@ -253,7 +249,7 @@ impl<'g> Look<'g> {
             has(u8::is_ascii_uppercase),
             has(u8::is_ascii_lowercase),
         );
-        if !digit && !(upper && lower) {
+        if !(digit || upper && lower) {
             return;
         }
         if self.runs(Stage::Hex)
@@ -284,6 +280,7 @@ impl<'g> Look<'g> {
         let guesses = self.gate.profile != Profile::Secrets
             && !self.opaque
             && !self.packed
+            && !self.found.contains("high-entropy")
             && self.gate.stages.runs_rule("high-entropy");
         if guesses && runs::is_random(text, &(start..end)) {
             self.find("high-entropy");
@@ -333,6 +330,33 @@ impl<'g> Look<'g> {
             self.find("card");
         }
     }
+}
+
+/// What a rule says at one place.
+enum Answer {
+    Found,
+    No,
+    /// No, and it would say so again up to there.
+    NotBefore(usize),
+}
+
+fn token_at(text: &[u8]) -> usize {
+    text.iter()
+        .take_while(|b| b.is_ascii_alphanumeric() || b"_-".contains(b))
+        .count()
+}
+
+/// Whether a name goes on and ends as names of values do.
+fn may_be_assigned(behind: &[u8]) -> bool {
+    let name = behind
+        .iter()
+        .take(26)
+        .take_while(|b| b.is_ascii_alphanumeric() || b"_.-".contains(b))
+        .count();
+    name <= 24
+        && behind
+            .get(name)
+            .is_some_and(|b| b"\"'`\\])=: \t".contains(b))
 }
 
 /// Whether a value stands behind the name of a secret that `at` is within.
