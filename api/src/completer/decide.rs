@@ -129,7 +129,8 @@ pub fn decide(seen: Seen, known: &Known, windows: &Windows) -> Action {
     };
     if known.turn_end {
         let sandbox = match seen {
-            Seen::Gone => SandboxAfter::Gone,
+            // what is left of it is removed like any other
+            Seen::Gone => SandboxAfter::Stopping,
             Seen::Read {
                 driver: Driver::Over(_),
                 ..
@@ -140,7 +141,7 @@ pub fn decide(seen: Seen, known: &Known, windows: &Windows) -> Action {
         return settle(Cause::DriverEnded, sandbox);
     }
     if seen == Seen::Gone {
-        return settle(Cause::Lost, SandboxAfter::Gone);
+        return settle(Cause::Lost, SandboxAfter::Stopping);
     }
     if matches!(seen, Seen::Read { log: Log::More, .. })
         && known.canceling.is_none_or(|age| age < windows.cancel)
@@ -151,12 +152,9 @@ pub fn decide(seen: Seen, known: &Known, windows: &Windows) -> Action {
         return cancel(seen, known, age >= windows.cancel);
     }
     if seen == Seen::Running {
-        // a gateway that is away loses nobody's turn; only the turn's own deadline still holds
-        return if known.silent >= windows.turn_deadline {
-            settle(Cause::Deadline, SandboxAfter::Stopping)
-        } else {
-            Action::Wait(Again::NextTick)
-        };
+        // a gateway that is away loses nobody's turn: what was spoken meanwhile is read when it is back, and only then can be told
+        // whether the agent was silent. The sandbox's own life ends this wait
+        return Action::Wait(Again::NextTick);
     }
     let (driver, log) = match seen {
         Seen::Read { driver, log } => (driver, log),

@@ -157,7 +157,8 @@ async fn a_fresh_sandbox_s_agent_loads_the_session_that_the_record_names_or_is_t
     let priming = r#"{"turns":[{"turn":1,"prompt":"mend the roof","said":[]}],"omittedTurns":0,
         "truncated":false,"originalTask":"mend the roof","agentSessionId":"s-of-before"}"#;
     // loads it and shows it; can not load it; loads something that it does not show; can load nothing
-    let cases: [(&[(&str, &str)], &str, &str); 4] = [
+    type Env = &'static [(&'static str, &'static str)];
+    let cases: [(Env, &str, &str); 4] = [
         (&[("AGENT_LOADS", "1")], "loaded", "s-of-before"),
         (
             &[("AGENT_LOADS", "1"), ("AGENT_LOST", "1")],

@@ -1,4 +1,5 @@
 //! What the engine finds, what it leaves alone, and how the gate proves it.
+#![allow(clippy::unwrap_used)]
 
 mod cases;
 mod clean;
@@ -35,6 +36,7 @@ pub fn refusal(gate: &Gate, text: &str) -> Vec<String> {
     }
 }
 
+/// What refuses packages.
 pub fn gate() -> &'static Gate {
     static GATE: std::sync::OnceLock<Gate> = std::sync::OnceLock::new();
     GATE.get_or_init(|| Gate::new(Profile::Package).expect("the gate finds its canaries"))

@@ -29,7 +29,7 @@ fn settle(cause: Cause, sandbox: SandboxAfter) -> Action {
 
 #[test]
 fn the_table() {
-    use SandboxAfter::{Gone, Idle, Stopping};
+    use SandboxAfter::{Idle, Stopping};
     let speaking = read(Driver::Speaking, Log::ReadOn);
     let ended = Known {
         turn_end: true,
@@ -77,10 +77,10 @@ fn the_table() {
             settle(Cause::DriverEnded, Stopping),
         ),
         // a turn-end that is known is never thrown away
-        (Seen::Gone, ended, settle(Cause::DriverEnded, Gone)),
+        (Seen::Gone, ended, settle(Cause::DriverEnded, Stopping)),
         (Seen::Unreadable, ended, settle(Cause::DriverEnded, Idle)),
         // gone is gone, unreadable is not
-        (Seen::Gone, KNOWN, settle(Cause::Lost, Gone)),
+        (Seen::Gone, KNOWN, settle(Cause::Lost, Stopping)),
         (Seen::Unreadable, KNOWN, Action::Wait(Again::Unclear)),
         (
             Seen::Unreadable,
@@ -100,7 +100,7 @@ fn the_table() {
                 silent: LONG,
                 ..KNOWN
             },
-            settle(Cause::Deadline, Stopping),
+            Action::Wait(Again::NextTick),
         ),
         (Seen::Running, canceling(59), Action::Wait(Again::Unclear)),
         (
@@ -181,7 +181,7 @@ fn the_table() {
             canceling(60),
             settle(Cause::Canceled, Stopping),
         ),
-        (Seen::Gone, canceling(1), settle(Cause::Lost, Gone)),
+        (Seen::Gone, canceling(1), settle(Cause::Lost, Stopping)),
         (
             read(Driver::Done, Log::Ended),
             Known {

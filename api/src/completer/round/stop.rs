@@ -18,11 +18,11 @@ const STOP_WAIT: Duration = Duration::from_secs(10);
 const STOP_LOOK: Duration = Duration::from_millis(200);
 
 impl Completer {
-    pub(super) async fn stop(&self, work: &Work<'_>) -> Option<ExecFailure> {
-        let target = work.target()?;
-        let failure = self.deps.rpc.stop(&target, work.turn.turn).await.err()?;
-        tracing::info!(session = %work.lease.session, turn = %work.turn.turn, %failure, "the driver could not be asked to stop");
-        Some(failure)
+    pub(super) async fn stop(&self, work: &Work<'_>) {
+        let Some(target) = work.target() else { return };
+        if let Err(failure) = self.deps.rpc.stop(&target, work.turn.turn).await {
+            tracing::info!(session = %work.lease.session, turn = %work.turn.turn, %failure, "the driver could not be asked to stop");
+        }
     }
 
     /// Stops the turn so that its log gets its end, reads the rest, settles. A canceled session whose log can not be read
@@ -32,9 +32,8 @@ impl Completer {
         work: &Work<'_>,
         cause: Cause,
     ) -> Result<RoundEnd, RoundFault> {
-        let failure = self.stop(work).await;
+        self.stop(work).await;
         let deadline = Instant::now() + STOP_WAIT;
-        let mut sandbox = SandboxAfter::Stopping;
         let mut turn_end = TurnEndKnown::No;
         if let Some(target) = work.target() {
             let source = work.source(self, &target);
@@ -46,10 +45,7 @@ impl Completer {
                     }
                     Ok(_) if Instant::now() >= deadline => break,
                     Ok(_) => sleep(STOP_LOOK).await,
-                    Err(HarvestFault::Exec(ExecFailure::Terminated)) => {
-                        sandbox = SandboxAfter::Gone;
-                        break;
-                    }
+                    Err(HarvestFault::Exec(ExecFailure::Terminated)) => break,
                     Err(HarvestFault::Moved) => return Ok(AT_ONCE),
                     Err(HarvestFault::Store(error)) => return Err(error.into()),
                     Err(HarvestFault::Parser(error)) => return Err(RoundFault::Parser(error)),
@@ -60,12 +56,9 @@ impl Completer {
                 }
             }
         }
-        if failure == Some(ExecFailure::Terminated) {
-            sandbox = SandboxAfter::Gone;
-        }
         let ending = Ending {
             cause,
-            sandbox,
+            sandbox: SandboxAfter::Stopping,
             legacy: None,
             turn_end,
         };
