@@ -91,7 +91,8 @@ proptest! {
         let secrets = Secrets::new([secret.as_str(), other.as_str()]);
         let encodings = encodings(&secret);
         let planted = &encodings[which % encodings.len()];
-        let text = text.join(planted) + planted + &other;
+        let said = text;
+        let text = said.join(planted) + planted + &other;
         // deltas of another run stand between, which must not disturb the first
         let first = deltas(kind, "r", &cut(&text, &places));
         let second = deltas((kind + 1) % 3, "r", &cut(&text, &noise));
@@ -108,9 +109,10 @@ proptest! {
             let shown = joined(&out, kind, "r");
             prop_assert!(!shown.contains(&secret), "{shown}");
             prop_assert!(!shown.contains(&other), "{shown}");
-            // of the encoded text the part that depends on the secret alone must be gone
+            // of the encoded text the part that depends on the secret alone must be gone; what was said beside it may look like it
             let core: String = planted.chars().skip(4.min(planted.len() / 4)).collect();
-            prop_assert!(core.len() < 6 || !shown.contains(&core), "{shown}");
+            let is_said = core.len() < 6 || said.iter().any(|piece| piece.contains(&core));
+            prop_assert!(is_said || !shown.contains(&core), "{shown}");
             prop_assert!(shown.contains(MARKER));
         }
     }

@@ -107,6 +107,8 @@ async fn many_are_looked_at_by_one_list() {
         all.push(name(&plan, Some(&made)));
     }
     assert!(cluster.kill_container(NS, &all[1].pod));
+    let failed = |pod: &serde_json::Value| pod["status"]["phase"] == "Failed";
+    cluster.eventually(NS, &all[1].pod, failed).await;
     assert!(cluster.delete_pod(NS, &all[2].pod, Some(0)));
     all[3].pod_uid = Some("an-earlier-one".into());
     let mut elsewhere = all[0].clone();
