@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use bex_proto::driver::DriverKey;
 use bex_proto::ids::{Generation, SessionId};
 use bex_proto::launch::{AgentSpec, Isolation, Launch, LegacyTurn, Pace, SECRET_VARIABLE};
-use bex_redact::{Redactor, Secrets, TokenKey};
+use bex_redact::Secrets;
 
 /// A checked launch.
 pub struct Profile {
@@ -28,8 +28,6 @@ pub struct Profile {
     pub surroundings: Surroundings,
     /// What must not be said.
     pub secrets: Secrets,
-    /// Takes out what looks like a secret; its tokens are keyed for this sandbox.
-    pub redactor: Redactor,
     /// The one turn of a driver of the old form.
     pub legacy: Option<LegacyTurn>,
 }
@@ -130,7 +128,6 @@ fn check(launch: Launch) -> Result<Profile, Vec<&'static str>> {
         Some(key) if faults.is_empty() => Ok(Profile {
             session: launch.session,
             generation: launch.generation,
-            redactor: Redactor::new(bex_redact::Profile::Secrets, TokenKey::new(key.as_bytes())),
             key,
             listen: launch.listen,
             dir: launch.dir,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bex_proto::driver::{TurnDigest, TurnEnd, TurnState};
 use bex_proto::ids::{PartIndex, TurnNo};
-use bex_redact::{Redactor, Secrets, StreamRedactor};
+use bex_redact::{Secrets, StreamRedactor};
 use bytes::Bytes;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
@@ -28,7 +28,6 @@ use crate::storable;
 pub struct TurnSink {
     turn: TurnNo,
     secrets: Secrets,
-    rules: Redactor,
     redactor: StreamRedactor,
     log: TurnLog,
     tail: Arc<Tail>,
@@ -41,17 +40,10 @@ pub struct TurnSink {
 
 impl TurnSink {
     /// A sink at the start of a turn whose log is open.
-    pub fn new(
-        turn: TurnNo,
-        secrets: Secrets,
-        rules: Redactor,
-        log: TurnLog,
-        tail: Arc<Tail>,
-    ) -> Self {
+    pub fn new(turn: TurnNo, secrets: Secrets, log: TurnLog, tail: Arc<Tail>) -> Self {
         Self {
             turn,
-            redactor: StreamRedactor::new(secrets.clone()).with_rules(rules.clone()),
-            rules,
+            redactor: StreamRedactor::new(secrets.clone()),
             secrets,
             log,
             tail,
@@ -88,8 +80,7 @@ impl TurnSink {
 
     /// Says what went wrong.
     pub fn say_error(&mut self, text: &str) {
-        let text = self.secrets.redact_text(text);
-        let text = self.rules.redact_str(&text);
+        let text = self.secrets.redact_text(text).into_owned();
         self.say_json(&json!({"type": "error", "errorText": shortened(&text)}));
     }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use bex_proto::driver::{DriverState, STATUS_FILE, Status};
 use bex_proto::ids::TurnNo;
-use bex_redact::{Redactor, Secrets};
+use bex_redact::Secrets;
 use serde_json::json;
 use tracing::error;
 
@@ -17,7 +17,6 @@ pub struct StatusFile {
     path: PathBuf,
     generation: Option<bex_proto::Generation>,
     secrets: Secrets,
-    redactor: Redactor,
 }
 
 /// What is written; an old driver's file leaves most of it out.
@@ -42,7 +41,6 @@ impl StatusFile {
             path: profile.dir.join(STATUS_FILE),
             generation: profile.legacy.is_none().then_some(profile.generation),
             secrets: profile.secrets.clone(),
-            redactor: profile.redactor.clone(),
         }
     }
 
@@ -71,8 +69,7 @@ impl StatusFile {
 
     /// Redacted and shortened at a character border.
     fn sayable(&self, text: &str) -> String {
-        let text = self.secrets.redact_text(text);
-        shortened(&self.redactor.redact_str(&text)).to_owned()
+        shortened(&self.secrets.redact_text(text)).to_owned()
     }
 }
 
