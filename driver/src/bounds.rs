@@ -18,6 +18,8 @@ pub const SPENT_GRANTS: usize = 65_536;
 pub const STOP_GRACE: Duration = Duration::from_secs(5);
 /// How long a program's pipes are read after it ended; a forgotten child may hold them open.
 pub const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long an ended agent's standard error is read to its end: less than [`DRAIN_TIMEOUT`], which bounds the whole look at its end.
+pub const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long SIGTERM waits for the running turn to be ended.
 pub const TERMINATE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often a turn's last line is tried again when the disk takes nothing.

@@ -19,6 +19,7 @@ use futures::sink;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
@@ -26,7 +27,7 @@ use super::files::Files;
 use super::lines::bounded_lines;
 use super::queue::{Receiver, Sender, queue};
 use crate::agent::child::{AgentChild, Spawn};
-use crate::bounds::AGENT_STDERR_BYTES;
+use crate::bounds::{AGENT_STDERR_BYTES, LAST_WORDS_TIMEOUT};
 
 /// What the agent sends while it speaks.
 pub enum FromAgent {
@@ -72,6 +73,7 @@ pub struct Live {
     /// Whether it can load sessions.
     pub can_load: bool,
     stderr: Arc<Mutex<VecDeque<u8>>>,
+    stderr_ended: CancellationToken,
     closed: CancellationToken,
     task: AbortHandle,
 }
@@ -101,7 +103,13 @@ impl Live {
             return Err("the agent has no pipes".to_owned());
         };
         let last_words = Arc::new(Mutex::new(VecDeque::new()));
-        tokio::spawn(keep_last_words(stderr, Arc::clone(&last_words)));
+        let stderr_ended = CancellationToken::new();
+        let ended = stderr_ended.clone().drop_guard();
+        let words = Arc::clone(&last_words);
+        tokio::spawn(async move {
+            let _ended = ended;
+            keep_last_words(stderr, words).await;
+        });
         let (send, messages) = queue();
         let (ready, connection) = oneshot::channel();
         let closed = CancellationToken::new();
@@ -127,6 +135,7 @@ impl Live {
             session: SessionId::from(String::new()),
             can_load: false,
             stderr: last_words,
+            stderr_ended,
             closed,
             task,
         };
@@ -218,6 +227,8 @@ impl Live {
             Ok(status) => status.to_string(),
             Err(cause) => cause.to_string(),
         };
+        // the process may be gone before its last words were read; a forgotten child may hold them open
+        let _ = timeout(LAST_WORDS_TIMEOUT, self.stderr_ended.cancelled()).await;
         let words: Vec<u8> = self
             .stderr
             .lock()
