@@ -32,7 +32,7 @@ pub struct Prompt {
 pub struct StopSignal {
     /// Come to an end; the agent may take [`crate::bounds::STOP_GRACE`] for it.
     pub asked: CancellationToken,
-    /// The driver itself is ending: kill what runs.
+    /// The driver itself is ending, or the memory is: kill what runs.
     pub now: CancellationToken,
 }
 

@@ -38,6 +38,10 @@ pub const TOOL_BYTES: usize = 64 * 1024 * 1024;
 pub const AGENT_START_TIMEOUT: Duration = Duration::from_secs(120);
 /// How often the status says that a turn goes on, at most: many times in a turn's deadline.
 pub const STATUS_EVERY: Duration = Duration::from_secs(60);
+/// How often the sandbox's memory is looked at while a turn runs: what is allocated meanwhile has to fit into the last tenth of the limit.
+pub const MEMORY_EVERY: Duration = Duration::from_millis(100);
+/// How often between turns, when an agent should do nothing: hundreds of idle sandboxes may share a machine.
+pub const MEMORY_IDLE_EVERY: Duration = Duration::from_secs(2);
 /// An error text in status and in an error part.
 pub const ERROR_BYTES: usize = 4 * 1024;
 /// A file an agent reads or writes through the driver.

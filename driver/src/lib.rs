@@ -13,6 +13,7 @@ pub mod http;
 pub mod install;
 mod json_bytes;
 pub mod map;
+pub mod memory;
 pub mod priming;
 pub mod profile;
 pub mod recover;

@@ -19,6 +19,7 @@ use tracing::{debug, error, info, warn};
 use crate::agent::Prompt;
 use crate::bounds::{CONNECTIONS, HEAD_TIMEOUT};
 use crate::http::{Grants, Service};
+use crate::memory::Cgroup;
 use crate::profile::{self, Profile};
 use crate::turns::Turns;
 use crate::{files, recover};
@@ -91,6 +92,10 @@ async fn serve(profile: Arc<Profile>) -> anyhow::Result<()> {
     info!(session = %profile.session, generation = %profile.generation, %address, "driver listens");
 
     let service = Arc::new(Service::new(profile, Arc::clone(&turns), grants));
+    tokio::spawn({
+        let turns = Arc::clone(&turns);
+        async move { turns.guard_memory(Cgroup::own()).await }
+    });
     tokio::select! {
         () = accept(listener, service) => {}
         () = ended(&mut terminate, &turns) => {}

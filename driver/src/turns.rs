@@ -7,6 +7,7 @@
 //! The order at the end is what others rely on: the log's last line, then the status, then the next turn may begin, then readers
 //! see the end.
 
+mod memory;
 mod progress;
 
 use std::collections::BTreeMap;
@@ -19,11 +20,13 @@ use futures::FutureExt;
 use jiff::Timestamp;
 use tokio::sync::watch;
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{Instrument, error, info, warn};
 
 use crate::agent::{self, Agent, Outcome, Prompt, StopSignal};
 use crate::bounds::TERMINATE_TIMEOUT;
+use crate::memory::Usage;
 use crate::profile::Profile;
 use crate::recover::Recovered;
 use crate::sink::{LogForm, Tail, TurnLog, TurnSink};
@@ -38,6 +41,8 @@ pub struct Turns {
     begun: watch::Sender<Option<TurnNo>>,
     agent: tokio::sync::Mutex<Box<dyn Agent>>,
     tasks: TaskTracker,
+    /// The sandbox was told to end.
+    terminating: CancellationToken,
 }
 
 #[derive(Default)]
@@ -51,6 +56,8 @@ struct State {
 struct Running {
     turn: TurnNo,
     stop: StopSignal,
+    /// The memory for which the agent was ended.
+    over: Option<Usage>,
 }
 
 /// What became of a turn that was asked for.
@@ -101,6 +108,7 @@ impl Turns {
             }),
             begun: watch::Sender::new(last),
             tasks: TaskTracker::new(),
+            terminating: CancellationToken::new(),
         };
         let state = match recovered.refuses {
             Some(_) => DriverState::Failed,
@@ -155,11 +163,16 @@ impl Turns {
         if let Some((_, previous)) = state.spoken.last_key_value() {
             previous.forget();
         }
-        let (tail, stop) = (Arc::new(Tail::new(path)), StopSignal::default());
+        let tail = Arc::new(Tail::new(path));
+        let stop = StopSignal {
+            asked: CancellationToken::new(),
+            now: self.terminating.child_token(),
+        };
         state.spoken.insert(turn, Arc::clone(&tail));
         state.running = Some(Running {
             turn,
             stop: stop.clone(),
+            over: None,
         });
         self.status.write(
             DriverState::Running,
@@ -200,19 +213,23 @@ impl Turns {
         let outcome = outcome.unwrap_or_else(|_| {
             Outcome::Failed("the driver had a fault while the agent spoke".into())
         });
-        let (state, error) = match outcome {
-            Outcome::Succeeded => (TurnState::Succeeded, None),
-            Outcome::Stopped if stop.now.is_cancelled() => (
+        let over = self.lock().running.as_ref().and_then(|r| r.over);
+        let (state, error) = match (outcome, over) {
+            (Outcome::Succeeded, _) => (TurnState::Succeeded, None),
+            (Outcome::Stopped | Outcome::Failed(_), Some(usage)) => {
+                (TurnState::Failed, Some(usage.told()))
+            }
+            (Outcome::Stopped, None) if self.terminating.is_cancelled() => (
                 TurnState::Failed,
                 Some("the sandbox was told to end".to_owned()),
             ),
-            Outcome::Stopped => (TurnState::Stopped, None),
-            Outcome::Failed(text) => (TurnState::Failed, Some(text)),
+            (Outcome::Stopped, None) => (TurnState::Stopped, None),
+            (Outcome::Failed(text), None) => (TurnState::Failed, Some(text)),
         };
         if let Some(text) = &error {
             sink.say_error(text);
         }
-        let ended = sink.end(state, &stop.now).await;
+        let ended = sink.end(state, &self.terminating).await;
         info!(%turn, parts = ended.end.parts, bytes = ended.end.bytes, state = state.as_str(), "turn ended");
         let report = Report {
             turn: Some(turn),
@@ -253,11 +270,10 @@ impl Turns {
         {
             let mut state = self.lock();
             state.refuses = Some("the sandbox was told to end");
-            match &state.running {
-                Some(running) => running.stop.now.cancel(),
-                None if self.profile.legacy.is_none() => self.write_idle(&state, Report::default()),
-                None => {}
+            if state.running.is_none() && self.profile.legacy.is_none() {
+                self.write_idle(&state, Report::default());
             }
+            self.terminating.cancel();
         }
         self.tasks.close();
         let ending = async {

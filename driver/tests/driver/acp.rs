@@ -24,7 +24,7 @@ fn agent() -> String {
     agent.display().to_string()
 }
 
-fn sandbox(permissions: Permissions, env: &[(&str, &str)]) -> Sandbox {
+pub fn sandbox(permissions: Permissions, env: &[(&str, &str)]) -> Sandbox {
     let env = env
         .iter()
         .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));

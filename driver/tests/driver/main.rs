@@ -7,6 +7,7 @@ mod grants;
 mod isolation;
 mod legacy;
 mod logs;
+mod memory;
 mod sandbox;
 mod stream;
 mod turns;
