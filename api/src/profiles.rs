@@ -8,7 +8,8 @@ mod resolve;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use bex_proto::launch::Permissions;
+use bex_proto::launch::{Permissions, is_credential_file};
+use bex_proto::limits;
 use serde::Deserialize;
 
 pub use resolve::{ProfileFault, Resolved};
@@ -36,7 +37,12 @@ pub struct Profile {
 
 /// What a profile runs. `argv` is absent where the caller gives it.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(rename_all = "camelCase", tag = "kind", deny_unknown_fields)]
+#[serde(
+    rename_all = "camelCase",
+    rename_all_fields = "camelCase",
+    tag = "kind",
+    deny_unknown_fields
+)]
 pub enum ProfileAgent {
     /// An Agent Client Protocol agent over stdio.
     Acp {
@@ -49,6 +55,9 @@ pub enum ProfileAgent {
         /// How its permission requests are answered.
         #[serde(default)]
         permissions: Permissions,
+        /// Files of its directory that hold credentials: overwritten before each turn ends.
+        #[serde(default)]
+        credential_files: Vec<String>,
     },
     /// A program whose output becomes the answer.
     Command {
@@ -58,9 +67,26 @@ pub enum ProfileAgent {
         /// Environment of its own.
         #[serde(default)]
         env: BTreeMap<String, String>,
+        /// Files of its directory that hold credentials: overwritten before each turn ends.
+        #[serde(default)]
+        credential_files: Vec<String>,
     },
     /// A recorded stream below the play directory.
     Play {},
+}
+
+impl ProfileAgent {
+    fn credential_files(&self) -> &[String] {
+        match self {
+            Self::Acp {
+                credential_files, ..
+            }
+            | Self::Command {
+                credential_files, ..
+            } => credential_files,
+            Self::Play {} => &[],
+        }
+    }
 }
 
 /// Where arguments come from.
@@ -106,6 +132,14 @@ pub enum ProfilesFault {
     /// A player always takes its recording from the caller.
     #[error("profile {0} plays a recording and needs args: caller")]
     PlayNeedsCaller(String),
+    /// Paths that lead elsewhere, or too many.
+    #[error(
+        "profile {0} needs credentialFiles that are at most 16 plain paths within the agent's directory"
+    )]
+    CredentialFiles(String),
+    /// Nobody would overwrite them.
+    #[error("profile {0} is of the older form, whose drivers overwrite no credentialFiles")]
+    LegacyCredentialFiles(String),
     /// Nowhere to read recordings from.
     #[error("profile {0} plays recordings, which needs BEX_PLAY_DIR")]
     PlayDir(String),
@@ -154,6 +188,13 @@ fn check(
     let name = || name.to_owned();
     if profile.args == ArgsPolicy::Caller && deployment != Deployment::Local {
         return Err(ProfilesFault::CallerArgs(name()));
+    }
+    let files = profile.agent.credential_files();
+    if files.len() > limits::CREDENTIAL_FILES || !files.iter().all(|f| is_credential_file(f)) {
+        return Err(ProfilesFault::CredentialFiles(name()));
+    }
+    if profile.legacy && !files.is_empty() {
+        return Err(ProfilesFault::LegacyCredentialFiles(name()));
     }
     match (&profile.agent, profile.args) {
         (ProfileAgent::Acp { argv, .. } | ProfileAgent::Command { argv, .. }, ArgsPolicy::None) => {
@@ -208,6 +249,18 @@ mod tests {
                 r#"{"agent":{"kind":"acp","argv":["/a"],"env":"hunter2"}}"#,
                 "line 1, column",
             ),
+            (
+                r#"{"agent":{"kind":"acp","argv":["/a"],"credentialFiles":["/root/.netrc"]}}"#,
+                "credentialFiles",
+            ),
+            (
+                r#"{"agent":{"kind":"acp","argv":["/a"],"credentialFiles":["../x"]}}"#,
+                "credentialFiles",
+            ),
+            (
+                r#"{"agent":{"kind":"acp","argv":["/a"],"credentialFiles":["x"]},"legacy":true}"#,
+                "older form",
+            ),
             (r#"{"agent":{"kind":"play"}}"#, "args: caller"),
             (r#"{"agent":{"kind":"shell"}}"#, "not a profiles file"),
             (
@@ -221,6 +274,21 @@ mod tests {
             assert!(
                 fault.contains(why) && !fault.contains("hunter2"),
                 "{agent}: {fault}"
+            );
+        }
+        for (count, is_fine) in [
+            (limits::CREDENTIAL_FILES, true),
+            (limits::CREDENTIAL_FILES + 1, false),
+        ] {
+            let files = vec![".auth/token.json"; count];
+            let files = serde_json::to_string(&files).expect("plain data");
+            let agent = format!(
+                r#"{{"agent":{{"kind":"command","argv":["/a"],"credentialFiles":{files}}}}}"#
+            );
+            assert_eq!(
+                parse(&agent, Deployment::Cluster).is_ok(),
+                is_fine,
+                "{count}"
             );
         }
         let play = r#"{"agent":{"kind":"play"},"args":"caller"}"#;

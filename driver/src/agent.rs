@@ -77,7 +77,7 @@ pub fn of(profile: &Profile) -> Box<dyn Agent> {
     let surroundings = profile.surroundings.clone();
     match profile.agent.clone() {
         AgentSpec::Play { file, pace } => Box::new(play::Player::new(file, pace)),
-        AgentSpec::Command { argv, env } => Box::new(command::Program::new(Spawn {
+        AgentSpec::Command { argv, env, .. } => Box::new(command::Program::new(Spawn {
             argv,
             env,
             surroundings,
@@ -86,6 +86,7 @@ pub fn of(profile: &Profile) -> Box<dyn Agent> {
             argv,
             env,
             permissions,
+            ..
         } => Box::new(acp::AcpAgent::new(
             Spawn {
                 argv,

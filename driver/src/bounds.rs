@@ -22,6 +22,10 @@ pub const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 pub const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long SIGTERM waits for the running turn to be ended.
 pub const TERMINATE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time to overwrite a turn's credential files: half of what SIGTERM leaves.
+pub const SCRUB_TIMEOUT: Duration = Duration::from_secs(5);
+/// So much of a credential file is overwritten before it is cut to nothing; a longer one is no credential.
+pub const SCRUB_BYTES: u64 = 16 * 1024 * 1024;
 /// How often a turn's last line is tried again when the disk takes nothing.
 pub const END_AGAIN: Duration = Duration::from_secs(1);
 /// How long it is tried: by then the server has ended the turn itself.

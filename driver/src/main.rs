@@ -27,6 +27,11 @@ enum Command {
         #[arg(long)]
         dir: PathBuf,
     },
+    /// Overwrites files of the working directory with zeros and empties them; the driver runs it as the agent's user.
+    Scrub {
+        /// Paths within it.
+        files: Vec<String>,
+    },
     /// Copies this program into a directory, for a container whose image has none.
     Install {
         /// The directory.
@@ -46,6 +51,7 @@ fn main() -> ExitCode {
     match Arguments::parse().command {
         Command::Serve { launch } => bex_driver::serve::main(&launch),
         Command::Exec { dir } => bex_driver::exec::main(&dir),
+        Command::Scrub { files } => bex_driver::scrub::main(&files),
         Command::Install { dir } => bex_driver::install::main(&dir),
     }
 }

@@ -7,7 +7,10 @@ use std::path::{Path, PathBuf};
 
 use bex_proto::driver::DriverKey;
 use bex_proto::ids::{Generation, SessionId};
-use bex_proto::launch::{AgentSpec, Isolation, Launch, LegacyTurn, Pace, SECRET_VARIABLE};
+use bex_proto::launch::{
+    AgentSpec, Isolation, Launch, LegacyTurn, Pace, SECRET_VARIABLE, is_credential_file,
+};
+use bex_proto::limits;
 use bex_redact::Secrets;
 
 /// A checked launch.
@@ -122,6 +125,10 @@ fn check(launch: Launch) -> Result<Profile, Vec<&'static str>> {
                 faults.push("agent.pace is less than one part a second");
             }
         }
+    }
+    let files = launch.agent.credential_files();
+    if files.len() > limits::CREDENTIAL_FILES || !files.iter().all(|f| is_credential_file(f)) {
+        faults.push("agent.credentialFiles are not a few plain paths within the workdir");
     }
     let secrets = Secrets::new(launch.secrets.values().map(String::as_str));
     match key {

@@ -31,6 +31,23 @@ pub struct Recovered {
     pub error: Option<String>,
 }
 
+/// Whether an earlier life of this process left a turn without its end.
+///
+/// # Errors
+/// When directory or logs cannot be read.
+pub fn was_speaking(profile: &Profile) -> io::Result<bool> {
+    if profile.legacy.is_some() {
+        return Ok(profile.dir.join(LEGACY_LOG_FILE).exists());
+    }
+    for entry in std::fs::read_dir(&profile.dir)? {
+        let path = entry?.path();
+        if turn_of(&path).is_some() && ended_parts(&path)?.is_none() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// Looks at the driver's directory and ends what was not ended.
 ///
 /// # Errors

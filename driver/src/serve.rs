@@ -22,7 +22,7 @@ use crate::http::{Grants, Service};
 use crate::memory::Cgroup;
 use crate::profile::{self, Profile};
 use crate::turns::Turns;
-use crate::{files, recover};
+use crate::{files, recover, scrub};
 
 /// After a connection could not be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -68,6 +68,10 @@ async fn serve(profile: Arc<Profile>) -> anyhow::Result<()> {
     let listener = TcpListener::bind(profile.listen)
         .await
         .context("cannot listen")?;
+    if recover::was_speaking(&profile).context("an earlier log cannot be read")? {
+        // its turn ends now
+        scrub::run(&profile).await;
+    }
     let recovered = recover::recover(&profile).context("an earlier log cannot be ended")?;
     let grants = Grants::new(profile.key.clone(), recovered.restarted);
     let turns = Turns::new(Arc::clone(&profile), recovered);

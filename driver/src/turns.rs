@@ -4,7 +4,7 @@
 //!   idle ──begin(n > last)──▶ running n ──agent ends, stop, terminate──▶ log ended ──▶ status ──▶ idle (or refusing)
 //! ```
 //!
-//! The order at the end is what others rely on: the log's last line, then the status, then the next turn may begin, then readers
+//! The order at the end is what others rely on: credential files are overwritten, then the log's last line, then the status, then the next turn may begin, then readers
 //! see the end.
 
 mod memory;
@@ -29,6 +29,7 @@ use crate::bounds::TERMINATE_TIMEOUT;
 use crate::memory::Usage;
 use crate::profile::Profile;
 use crate::recover::Recovered;
+use crate::scrub;
 use crate::sink::{LogForm, Tail, TurnLog, TurnSink};
 use crate::status::{Report, StatusFile};
 
@@ -213,6 +214,7 @@ impl Turns {
         let outcome = outcome.unwrap_or_else(|_| {
             Outcome::Failed("the driver had a fault while the agent spoke".into())
         });
+        scrub::run(&self.profile).await;
         let over = self.lock().running.as_ref().and_then(|r| r.over);
         let (state, error) = match (outcome, over) {
             (Outcome::Succeeded, _) => (TurnState::Succeeded, None),

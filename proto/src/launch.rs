@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{Generation, SessionId, TurnNo, WorkspaceId};
+use crate::limits;
 
 mod stat;
 
@@ -93,7 +94,12 @@ pub enum Isolation {
 
 /// What runs the turns.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", tag = "kind", deny_unknown_fields)]
+#[serde(
+    rename_all = "camelCase",
+    rename_all_fields = "camelCase",
+    tag = "kind",
+    deny_unknown_fields
+)]
 pub enum AgentSpec {
     /// An Agent Client Protocol agent over stdio.
     Acp {
@@ -105,6 +111,9 @@ pub enum AgentSpec {
         /// How its permission requests are answered.
         #[serde(default)]
         permissions: Permissions,
+        /// Files of its directory that hold credentials, see [`is_credential_file`]: overwritten in place before a turn ends.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        credential_files: Vec<String>,
     },
     /// A program whose output becomes the answer; the prompt is its standard input.
     Command {
@@ -113,6 +122,9 @@ pub enum AgentSpec {
         /// Environment of its own.
         #[serde(default)]
         env: BTreeMap<String, String>,
+        /// Files of its directory that hold credentials, see [`is_credential_file`]: overwritten in place before a turn ends.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        credential_files: Vec<String>,
     },
     /// A recorded UI message stream, played.
     Play {
@@ -121,6 +133,28 @@ pub enum AgentSpec {
         /// How fast.
         pace: Pace,
     },
+}
+
+impl AgentSpec {
+    /// Files of the agent's directory that hold credentials.
+    pub fn credential_files(&self) -> &[String] {
+        match self {
+            Self::Acp {
+                credential_files, ..
+            }
+            | Self::Command {
+                credential_files, ..
+            } => credential_files,
+            Self::Play { .. } => &[],
+        }
+    }
+}
+
+/// Whether a path may name a credential file: within the agent's directory, spelled plainly, [`limits::CREDENTIAL_PATH_BYTES`] at most.
+pub fn is_credential_file(path: &str) -> bool {
+    path.len() <= limits::CREDENTIAL_PATH_BYTES
+        && !path.contains('\0')
+        && path.split('/').all(|step| !matches!(step, "" | "." | ".."))
 }
 
 /// How a permission request is answered: the sandbox is the boundary.
@@ -196,4 +230,33 @@ pub fn namespace_of(workspace: &WorkspaceId) -> String {
 /// The name of a sandbox: a repeated create finds its own.
 pub fn pod_of(session: &SessionId, generation: Generation) -> String {
     format!("{session}-g{generation}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credential_files_stay_within_the_directory() {
+        for path in ["a", ".netrc", ".config/agent/auth.json", "a..b/..c"] {
+            assert!(is_credential_file(path), "{path}");
+        }
+        let long = "x".repeat(limits::CREDENTIAL_PATH_BYTES + 1);
+        for path in [
+            "",
+            "/etc/shadow",
+            "..",
+            "../a",
+            "a/../b",
+            "a/..",
+            ".",
+            "./a",
+            "a/",
+            "a//b",
+            "a\0b",
+            &long,
+        ] {
+            assert!(!is_credential_file(path), "{path}");
+        }
+    }
 }

@@ -181,6 +181,10 @@ pub const WORD_BYTES: usize = 255;
 pub const SECRET_REF_BYTES: usize = 253;
 /// Environment variables of one session.
 pub const AGENT_ENV: usize = 64;
+/// Credential files of one profile: overwriting them is the last thing in a turn.
+pub const CREDENTIAL_FILES: usize = 16;
+/// The path of one.
+pub const CREDENTIAL_PATH_BYTES: usize = 255;
 /// Arguments of one command.
 pub const ARGV_WORDS: usize = 256;
 /// All bytes of one command's arguments: half of what Linux passes to one program.

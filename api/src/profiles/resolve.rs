@@ -75,14 +75,21 @@ impl Profiles {
                 argv,
                 env,
                 permissions,
+                credential_files,
             } => Ok(AgentSpec::Acp {
                 argv: argv_of(argv)?,
                 env: env.clone(),
                 permissions: *permissions,
+                credential_files: credential_files.clone(),
             }),
-            ProfileAgent::Command { argv, env } => Ok(AgentSpec::Command {
+            ProfileAgent::Command {
+                argv,
+                env,
+                credential_files,
+            } => Ok(AgentSpec::Command {
                 argv: argv_of(argv)?,
                 env: env.clone(),
+                credential_files: credential_files.clone(),
             }),
             ProfileAgent::Play {} => {
                 let (file, pace) = match args {
@@ -154,7 +161,7 @@ mod tests {
     use super::*;
 
     const FILE: &str = r#"{"profiles":{
-        "fixed":{"agent":{"kind":"acp","argv":["/bin/agent"]}},
+        "fixed":{"agent":{"kind":"acp","argv":["/bin/agent"],"credentialFiles":[".netrc"]}},
         "play":{"agent":{"kind":"play"},"args":"caller"},
         "old":{"agent":{"kind":"play"},"args":"caller","legacy":true},
         "command":{"agent":{"kind":"command"},"args":"caller"}}}"#;
@@ -191,8 +198,10 @@ mod tests {
                 pace: Pace::PartsPerSecond(7)
             }
         );
+        let fixed = resolve("fixed", &[]).expect("it takes none");
+        assert_eq!(fixed.agent.credential_files(), [".netrc"]);
         let shell = resolve("command", &["sh", "-c", "true"]).expect("sh is on PATH");
-        let AgentSpec::Command { argv, env } = shell.agent else {
+        let AgentSpec::Command { argv, env, .. } = shell.agent else {
             panic!("a command")
         };
         assert!(Path::new(&argv[0]).is_absolute() && argv[1..] == ["-c", "true"]);

@@ -82,6 +82,7 @@ pub fn plan() -> SandboxPlan {
         agent: AgentSpec::Command {
             argv: vec!["/bin/cat".into()],
             env: BTreeMap::new(),
+            credential_files: Vec::new(),
         },
         secrets: Secrets::References(BTreeMap::new()),
         legacy: None,

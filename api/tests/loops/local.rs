@@ -40,6 +40,7 @@ fn bench(driver: &str) -> Bench {
         agent: AgentSpec::Command {
             argv: vec!["/bin/true".into()],
             env: BTreeMap::new(),
+            credential_files: Vec::new(),
         },
         secrets: Default::default(),
         legacy: None,

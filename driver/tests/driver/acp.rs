@@ -32,6 +32,7 @@ pub fn sandbox(permissions: Permissions, env: &[(&str, &str)]) -> Sandbox {
         argv: vec![agent()],
         env: env.collect::<BTreeMap<_, _>>(),
         permissions,
+        credential_files: Vec::new(),
     })
 }
 
@@ -284,6 +285,7 @@ async fn an_agent_that_cannot_start_is_an_error() {
         argv: vec!["/bin/false".into()],
         env: BTreeMap::new(),
         permissions: Permissions::Allow,
+        credential_files: Vec::new(),
     };
     let sandbox = sandbox.start().await;
     let parts = speak(&sandbox, 1, "x", None).await;

@@ -9,5 +9,6 @@ mod legacy;
 mod logs;
 mod memory;
 mod sandbox;
+mod scrub;
 mod stream;
 mod turns;

@@ -84,11 +84,26 @@ impl Sandbox {
         sandbox
     }
 
+    /// The same with credential files in its directory.
+    pub fn with_credential_files(mut self, names: &[&str]) -> Self {
+        if let AgentSpec::Acp {
+            credential_files, ..
+        }
+        | AgentSpec::Command {
+            credential_files, ..
+        } = &mut self.launch.agent
+        {
+            *credential_files = names.iter().map(|name| (*name).to_owned()).collect();
+        }
+        self
+    }
+
     /// One that runs a shell script as its program.
     pub fn shell(script: &str) -> Self {
         Self::new(AgentSpec::Command {
             argv: ["/bin/sh", "-c", script].map(str::to_owned).to_vec(),
             env: BTreeMap::new(),
+            credential_files: Vec::new(),
         })
     }
 

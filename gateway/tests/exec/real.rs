@@ -70,6 +70,7 @@ impl Sandbox {
             agent: AgentSpec::Command {
                 argv: vec!["/bin/cat".into()],
                 env: Default::default(),
+                credential_files: Vec::new(),
             },
             secrets: Default::default(),
             legacy: None,

@@ -74,6 +74,7 @@ fn pod(session: &SessionId, generation: Generation) -> Value {
         agent: LaunchAgent::Command {
             argv: vec!["/bin/cat".into()],
             env: Default::default(),
+            credential_files: Vec::new(),
         },
         secrets: Default::default(),
         legacy: None,

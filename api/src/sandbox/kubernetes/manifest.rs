@@ -209,6 +209,7 @@ mod tests {
             agent: AgentSpec::Command {
                 argv: vec!["/bin/cat".into()],
                 env: BTreeMap::new(),
+                credential_files: Vec::new(),
             },
             secrets: Secrets::References(BTreeMap::new()),
             legacy: None,

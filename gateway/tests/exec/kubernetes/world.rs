@@ -232,6 +232,7 @@ pub fn launch(session: &SessionId) -> Launch {
         agent: AgentSpec::Command {
             argv: vec!["/bin/cat".into()],
             env: Default::default(),
+            credential_files: Vec::new(),
         },
         secrets: Default::default(),
         legacy: None,
