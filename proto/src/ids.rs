@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use sha2::{Digest, Sha256};
 
 /// Why a text is not an id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -96,11 +97,41 @@ text_id! {
     }
 }
 
-impl SessionId {
-    /// A fresh session id.
-    pub fn random() -> Self {
-        Self(random_id("ags"))
-    }
+text_id! {
+    /// A remote session, `rms-…`. An agent on a machine that is not ours.
+    RemoteSessionId, "remote session id", |text| has_shape(text, "rms")
+}
+
+text_id! {
+    /// A machine that reports remote sessions, `mac-…`.
+    MachineId, "machine id", |text| has_shape(text, "mac")
+}
+
+text_id! {
+    /// A command to a machine, `cmd-…`.
+    CommandId, "command id", |text| has_shape(text, "cmd")
+}
+
+macro_rules! random {
+    ($($name:ident $prefix:literal),+) => {
+        $(impl $name {
+            /// A fresh id.
+            pub fn random() -> Self {
+                Self(random_id($prefix))
+            }
+        })+
+    };
+}
+random!(SessionId "ags", RemoteSessionId "rms", MachineId "mac", CommandId "cmd");
+
+/// An id that is the same wherever it is made again: `<prefix>-` and 20 base32 characters of the SHA-256 of `of`.
+pub fn derived_id(prefix: &str, of: &str) -> String {
+    let digest = Sha256::digest(of.as_bytes());
+    let random: String = digest[..RANDOM_CHARS]
+        .iter()
+        .map(|b| char::from(BASE32[usize::from(b & 31)]))
+        .collect();
+    format!("{prefix}-{random}")
 }
 
 macro_rules! number_id {

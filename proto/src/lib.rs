@@ -10,8 +10,10 @@ pub mod exec;
 pub mod ids;
 pub mod launch;
 pub mod limits;
+pub mod message;
 pub mod priming;
 pub mod problem;
+pub mod remote;
 pub mod session;
 pub mod sse;
 pub mod ticket;
@@ -21,4 +23,7 @@ pub mod transcript;
 pub mod ui_stream;
 
 pub use chain::Chain;
-pub use ids::{Generation, PartId, PartIndex, Seq, SessionId, TurnNo, WorkspaceId};
+pub use ids::{
+    CommandId, Generation, MachineId, PartId, PartIndex, RemoteSessionId, Seq, SessionId, TurnNo,
+    WorkspaceId,
+};

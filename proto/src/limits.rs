@@ -240,3 +240,62 @@ pub const PROVISION_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 /// First and last delay between teardown attempts.
 pub const TEARDOWN_BACKOFF: (Duration, Duration) =
     (Duration::from_secs(60), Duration::from_secs(3600));
+
+// --- remote sessions
+
+/// One POST of output.
+pub const REMOTE_BODY: usize = 8 * MIB;
+/// One line of a command's output, and one event. A longer line stays in the log and is no message.
+pub const REMOTE_LINE_BYTES: usize = MIB;
+/// Events of one POST.
+pub const REMOTE_BATCH_EVENTS: usize = 20_000;
+/// What one event costs of its session's log beside its bytes: the row's own overhead.
+pub const REMOTE_EVENT_CHARGE: usize = 64;
+/// One session's log, charges included.
+pub const REMOTE_LOG_BYTES: u64 = 256 * MIB as u64;
+/// How far ahead of the first missing event another may be.
+pub const REMOTE_WINDOW: u64 = 10_000;
+/// How long a missing event is waited for.
+pub const REMOTE_GAP_WAIT: Duration = Duration::from_secs(30);
+/// The same once a later event says that the command ended: what was sent beside it is on its way.
+pub const REMOTE_GAP_LAST_WAIT: Duration = Duration::from_secs(2);
+/// Gaps of one session; more end it with an error.
+pub const REMOTE_GAPS: usize = 1000;
+/// Log bytes of one session that no turn was built from yet; then its machine waits.
+pub const REMOTE_BACKLOG_BYTES: u64 = 32 * MIB as u64;
+/// When a machine that was sent away comes back, seconds.
+pub const REMOTE_RETRY_SECONDS: u32 = 2;
+/// Events of one page of the log, and of one step of a builder or viewer.
+pub const REMOTE_PAGE_EVENTS: u32 = 5000;
+/// Bytes of such a page; one event at least.
+pub const REMOTE_PAGE_BYTES: usize = 4 * MIB;
+/// Visible text of one turn.
+pub const TURN_TEXT_BYTES: usize = 4 * MIB;
+/// All content blocks of one turn.
+pub const TURN_BLOCK_BYTES: usize = 8 * MIB;
+/// Content blocks of one turn.
+pub const TURN_BLOCKS: usize = 10_000;
+/// What a chat says.
+pub const CHAT_BYTES: usize = PROMPT_BYTES;
+/// Commands of one session that its machine has not done.
+pub const COMMANDS_WAITING: u32 = 100;
+/// A long poll for commands: below the 30 s idle cut of common proxies.
+pub const COMMAND_POLL: Duration = Duration::from_secs(25);
+/// A command that was handed out and not answered is handed out again.
+pub const COMMAND_REPEAT: Duration = Duration::from_secs(30);
+/// What a machine says of itself, or of a command.
+pub const MACHINE_DETAIL_BYTES: usize = 16 * KIB;
+/// How long a machine's former token is good after a rotation.
+pub const MACHINE_TOKEN_GRACE: Duration = Duration::from_secs(600);
+/// A machine that was heard within this time counts as online.
+pub const MACHINE_ONLINE: Duration = Duration::from_secs(90);
+/// A session that was told to stop ends after this long, whatever its machine says.
+pub const REMOTE_STOP_GRACE: Duration = Duration::from_secs(30);
+/// Tokens of one usage report, and requests.
+pub const USAGE_TOKENS: u64 = 1_000_000_000;
+/// See [`USAGE_TOKENS`].
+pub const USAGE_REQUESTS: u64 = 1000;
+/// Rows of one page of messages.
+pub const MESSAGES_LIMIT: u32 = 200;
+/// Bytes of such a page; one row at least.
+pub const MESSAGES_PAGE_BYTES: usize = 4 * MIB;

@@ -2,6 +2,7 @@
 //! creates, so a repeated request either finds what the first made or nothing at all.
 
 use bex_proto::{SessionId, TurnNo, WorkspaceId, limits};
+use tokio_postgres::Row;
 
 use crate::error::StoreError;
 use crate::pool::{Db, Tx};
@@ -28,7 +29,30 @@ pub(crate) enum Known {
     OtherBody,
 }
 
+/// What a key is known for, where the answer is one id.
+pub(crate) enum KnownAnswer {
+    New,
+    Same(String),
+    OtherBody,
+}
+
 impl Tx<'_> {
+    /// Claims the key for an answer that is one id, or says what it was used for.
+    pub(crate) async fn claim_answer(
+        &self,
+        workspace: &WorkspaceId,
+        idempotency: &Idempotency,
+        answer: &str,
+    ) -> Result<KnownAnswer, StoreError> {
+        Ok(match self.claim(workspace, idempotency, answer, 0).await? {
+            None => KnownAnswer::New,
+            Some(row) if get::<&str>(&row, "body_sha256")? != idempotency.body_sha256 => {
+                KnownAnswer::OtherBody
+            }
+            Some(row) => KnownAnswer::Same(get(&row, "session_id")?),
+        })
+    }
+
     /// Claims the key or says what it was used for. A concurrent claim of the same key waits for its transaction.
     pub(crate) async fn claim_key(
         &self,
@@ -37,6 +61,29 @@ impl Tx<'_> {
         session: &SessionId,
         number: TurnNo,
     ) -> Result<Known, StoreError> {
+        let claimed = self
+            .claim(workspace, idempotency, session.as_str(), turn_no(number))
+            .await?;
+        let Some(row) = claimed else {
+            return Ok(Known::New);
+        };
+        if get::<&str>(&row, "body_sha256")? != idempotency.body_sha256 {
+            return Ok(Known::OtherBody);
+        }
+        Ok(Known::Same {
+            session: word(&row, "session_id")?,
+            turn: turn(&row, "turn")?,
+        })
+    }
+
+    /// The row of a key that was claimed before.
+    async fn claim(
+        &self,
+        workspace: &WorkspaceId,
+        idempotency: &Idempotency,
+        answer: &str,
+        number: i32,
+    ) -> Result<Option<Row>, StoreError> {
         let claimed = self
             .execute(
                 "claim_key",
@@ -47,33 +94,26 @@ impl Tx<'_> {
                     text(&idempotency.scope),
                     text(&idempotency.key),
                     text(&idempotency.body_sha256),
-                    text(&session.as_str()),
-                    int4(&turn_no(number)),
+                    text(&answer),
+                    int4(&number),
                 ],
             )
             .await?;
         if claimed == 1 {
-            return Ok(Known::New);
+            return Ok(None);
         }
-        let row = self
-            .query_one(
-                "claim_key",
-                "SELECT body_sha256, session_id, turn FROM idempotency_keys
-                  WHERE workspace_id = $1 AND scope = $2 AND key = $3",
-                &[
-                    text(&workspace.as_str()),
-                    text(&idempotency.scope),
-                    text(&idempotency.key),
-                ],
-            )
-            .await?;
-        if get::<&str>(&row, "body_sha256")? != idempotency.body_sha256 {
-            return Ok(Known::OtherBody);
-        }
-        Ok(Known::Same {
-            session: word(&row, "session_id")?,
-            turn: turn(&row, "turn")?,
-        })
+        self.query_one(
+            "claim_key",
+            "SELECT body_sha256, session_id, turn FROM idempotency_keys
+              WHERE workspace_id = $1 AND scope = $2 AND key = $3",
+            &[
+                text(&workspace.as_str()),
+                text(&idempotency.scope),
+                text(&idempotency.key),
+            ],
+        )
+        .await
+        .map(Some)
     }
 }
 

@@ -38,6 +38,7 @@ pub mod pool;
 pub mod priming;
 pub mod proof;
 pub mod ready;
+pub mod remote;
 pub mod retention;
 pub mod revocations;
 pub mod roles;

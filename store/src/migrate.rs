@@ -43,6 +43,8 @@ const MIGRATIONS: &[(i32, &str, &str)] = &[
         "agent_session",
         include_str!("../migrations/0011_agent_session.sql"),
     ),
+    (12, "remote", include_str!("../migrations/0012_remote.sql")),
+    (13, "unseen", include_str!("../migrations/0013_unseen.sql")),
 ];
 
 /// Key of the session lock ("bexmigr" in ASCII): one migrator at a time per database.

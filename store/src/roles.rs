@@ -28,6 +28,11 @@ const GATEWAY: &[(&str, &[&str])] = &[
     ("ticket_nonces", &["INSERT", "DELETE"]),
     ("stream_audit", &["SELECT", "INSERT", "UPDATE"]),
     ("audit_events", &["INSERT"]),
+    ("remote_sessions", &["SELECT"]),
+    ("remote_heads", &["SELECT"]),
+    ("remote_events", &["SELECT"]),
+    ("remote_gaps", &["SELECT"]),
+    ("remote_turns", &["SELECT"]),
 ];
 
 const ALL: &[&str] = &["SELECT", "INSERT", "UPDATE", "DELETE"];
@@ -51,13 +56,28 @@ const API: &[(&str, &[&str])] = &[
     ("turn_statements", &["SELECT", "INSERT"]),
     ("workspace_policies", ALL),
     ("deletions", ALL),
+    ("machines", ALL),
+    ("machine_tokens", ALL),
+    ("remote_sessions", ALL),
+    ("remote_heads", ALL),
+    ("remote_events", ALL),
+    ("remote_gaps", ALL),
+    ("remote_turns", ALL),
+    ("messages", ALL),
+    ("message_origins", ALL),
+    ("remote_imports", ALL),
+    ("remote_commands", ALL),
+    ("usage_reports", ALL),
     ("schema_migrations", &["SELECT"]),
 ];
 
-/// What both may execute.
-const APPEND: &str = "bex_append";
-const APPEND_OID: &str = "(SELECT p.oid FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace \
-                          WHERE n.nspname = 'public' AND p.proname = 'bex_append')";
+/// What each may execute: functions of the schema, by name.
+const GATEWAY_FUNCTIONS: &[&str] = &["bex_append"];
+const API_FUNCTIONS: &[&str] = &[
+    "bex_append",
+    "bex_remote_append",
+    "bex_remote_first_missing",
+];
 
 impl Role {
     /// The group role's name.
@@ -74,6 +94,13 @@ impl Role {
             Self::Api => API,
         }
     }
+
+    fn functions(self) -> &'static [&'static str] {
+        match self {
+            Self::Gateway => GATEWAY_FUNCTIONS,
+            Self::Api => API_FUNCTIONS,
+        }
+    }
 }
 
 /// Creates the roles where they are missing and makes their grants exactly the lists above. Runs after migrations, as
@@ -87,9 +114,13 @@ pub(crate) async fn apply_grants(client: &Client) -> Result<(), tokio_postgres::
             "DO $$ BEGIN CREATE ROLE {name} NOLOGIN; \
              EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$;\n\
              REVOKE ALL ON ALL TABLES IN SCHEMA public FROM {name};\n\
-             GRANT USAGE ON SCHEMA public TO {name};\n\
-             GRANT EXECUTE ON FUNCTION {APPEND} TO {name};\n"
+             GRANT USAGE ON SCHEMA public TO {name};\n"
         ));
+        for function in role.functions() {
+            sql.push_str(&format!(
+                "GRANT EXECUTE ON FUNCTION {function} TO {name};\n"
+            ));
+        }
         for (table, privileges) in role.grants() {
             sql.push_str(&format!(
                 "GRANT {} ON {table} TO {name};\n",
@@ -111,16 +142,21 @@ pub async fn preflight(db: &Db, role: Role) -> Result<Vec<String>, StoreError> {
         .flat_map(|(table, list)| list.iter().map(move |p| (*table, *p)))
         .collect();
     let (tables, privileges): (Vec<&str>, Vec<&str>) = pairs.into_iter().unzip();
-    let sql = format!(
-        "SELECT g.name || ':' || g.privilege AS missing \
-           FROM unnest($1, $2) WITH ORDINALITY AS g (name, privilege, n) \
-          WHERE NOT COALESCE(has_table_privilege(current_user, to_regclass('public.' || g.name), g.privilege), false) \
-         UNION ALL \
-         SELECT '{APPEND}:EXECUTE' \
-          WHERE NOT COALESCE(has_function_privilege(current_user, {APPEND_OID}, 'EXECUTE'), false)"
-    );
+    let sql = "SELECT g.name || ':' || g.privilege AS missing
+           FROM unnest($1, $2) WITH ORDINALITY AS g (name, privilege, n)
+          WHERE NOT COALESCE(has_table_privilege(current_user, to_regclass('public.' || g.name), g.privilege), false)
+         UNION ALL
+         SELECT f.name || ':EXECUTE' FROM unnest($3) AS f (name)
+          WHERE NOT COALESCE(has_function_privilege(current_user,
+                    (SELECT p.oid FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
+                      WHERE n.nspname = 'public' AND p.proname = f.name), 'EXECUTE'), false)";
+    let functions = role.functions();
     let rows = db
-        .query("preflight", &sql, &[texts(&tables), texts(&privileges)])
+        .query(
+            "preflight",
+            sql,
+            &[texts(&tables), texts(&privileges), texts(&functions)],
+        )
         .await?;
     rows.iter().map(|row| get(row, "missing")).collect()
 }

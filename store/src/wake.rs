@@ -5,7 +5,7 @@ use bex_proto::SessionId;
 
 use crate::error::StoreError;
 use crate::pool::{Db, Tx};
-use crate::sql::{int8, number, text};
+use crate::sql::{int8, number, text, texts};
 
 /// What a notice is about; its payload is a session id, for [`Channel::Revoked`] the workspace id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -20,6 +20,10 @@ pub enum Channel {
     Dispatch,
     /// A sandbox is ready to be dialled.
     Ready,
+    /// A remote session has new events or rows, or moved; its payload is that session's id.
+    Remote,
+    /// A machine has commands, or was revoked; its payload is the machine's id.
+    Machine,
 }
 
 impl Channel {
@@ -30,6 +34,8 @@ impl Channel {
         Self::Wake,
         Self::Dispatch,
         Self::Ready,
+        Self::Remote,
+        Self::Machine,
     ];
 
     /// The name in PostgreSQL.
@@ -40,6 +46,8 @@ impl Channel {
             Self::Wake => "bex_wake",
             Self::Dispatch => "bex_dispatch",
             Self::Ready => "bex_ready",
+            Self::Remote => "bex_remote",
+            Self::Machine => "bex_machine",
         }
     }
 
@@ -75,6 +83,21 @@ impl Db {
             "notify",
             NOTIFY,
             &[text(&channel.as_str()), text(&session.as_str())],
+        )
+        .await
+        .map(drop)
+    }
+
+    /// Tells every process of several remote sessions at once: what was reported is announced a few milliseconds' worth at a time.
+    ///
+    /// # Errors
+    /// Store trouble only.
+    pub async fn notify_remote(&self, sessions: &[String]) -> Result<(), StoreError> {
+        self.query(
+            "notify_remote",
+            "WITH noted AS (INSERT INTO changes (channel, payload) SELECT $1, s FROM unnest($2) AS s)
+             SELECT pg_notify($1, s) FROM unnest($2) AS s",
+            &[text(&Channel::Remote.as_str()), texts(&sessions)],
         )
         .await
         .map(drop)

@@ -1,0 +1,27 @@
+//! Remote sessions: machines, what they reported, and the turns and messages made from it.
+//!
+//! What it promises: an event is stored once under its index, verbatim; a row made from the log is written once, with its counter, in log
+//! order, however many builders try ([`Db::write_built`](crate::Db::write_built) is a compare-and-set on the head's revision);
+//! positions have no gaps and become visible in order.
+
+mod built;
+mod commands;
+mod gaps;
+mod imports;
+mod log;
+mod machines;
+mod messages;
+mod sessions;
+mod usage;
+
+pub use built::{BuiltRow, MessageText, TurnRow as RemoteTurnRow, WriteBuilt, Written};
+pub use commands::{Chatted, Command, CommandState, NewCommand, Told};
+pub use gaps::{Decided, StoredGap};
+pub use imports::{Import, Imported, StoredImport};
+pub use log::{Appended as EventsAppended, LogRow, RemoteAppend};
+pub use machines::{MachineRow, NewMachine};
+pub use messages::{MessageRow, TurnCursor};
+pub use sessions::{
+    Ending, Moved, NewRemoteSession, RemoteHead, RemoteListFilter, RemoteSessionRow,
+};
+pub use usage::{Reported, UsageReport};

@@ -1,0 +1,158 @@
+//! Programs' own records, handed in: kept as they came, their rows written by the builder.
+
+use bex_proto::RemoteSessionId;
+
+use crate::error::StoreError;
+use crate::pool::Db;
+use crate::sql::{get, int8, large, text};
+
+/// A record to keep.
+#[derive(Debug, Clone)]
+pub struct Import<'a> {
+    /// The session.
+    pub session: &'a RemoteSessionId,
+    /// Of the lines.
+    pub sha256: &'a str,
+    /// It.
+    pub lines: &'a str,
+    /// Who hands it in.
+    pub subject: &'a str,
+}
+
+/// What became of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Imported {
+    /// Kept; its rows are to be written.
+    Kept,
+    /// The same one was handed in before.
+    Known,
+    /// The session's log takes no more.
+    Full,
+    /// There is no such session.
+    NotFound,
+}
+
+/// A record whose rows are not written.
+#[derive(Debug, Clone)]
+pub struct StoredImport {
+    /// Which.
+    pub sha256: String,
+    /// It.
+    pub lines: String,
+    /// Its rows stand behind so many of the log.
+    pub after_built: u64,
+}
+
+impl Db {
+    /// Keeps a record.
+    ///
+    /// # Errors
+    /// Store trouble only.
+    pub async fn keep_import(&self, import: &Import<'_>) -> Result<Imported, StoreError> {
+        let mut conn = self.conn().await?;
+        let tx = conn.begin().await?;
+        let head = tx
+            .query_opt(
+                "keep_import",
+                "SELECT bytes, byte_limit, built FROM remote_heads WHERE session_id = $1 FOR UPDATE",
+                &[text(&import.session.as_str())],
+            )
+            .await?;
+        let Some(head) = head else {
+            return Ok(Imported::NotFound);
+        };
+        let length = i64::try_from(import.lines.len()).unwrap_or(i64::MAX);
+        let known = tx
+            .query_opt(
+                "keep_import",
+                "SELECT 1 FROM remote_imports WHERE session_id = $1 AND sha256 = $2",
+                &[text(&import.session.as_str()), text(&import.sha256)],
+            )
+            .await?;
+        if known.is_some() {
+            return Ok(Imported::Known);
+        }
+        if get::<i64>(&head, "bytes")?.saturating_add(length) > get::<i64>(&head, "byte_limit")? {
+            return Ok(Imported::Full);
+        }
+        tx.execute(
+            "keep_import",
+            "INSERT INTO remote_imports (session_id, sha256, lines, after_built, created_by) VALUES ($1, $2, $3, $4, $5)",
+            &[
+                text(&import.session.as_str()),
+                text(&import.sha256),
+                text(&import.lines),
+                int8(&get::<i64>(&head, "built")?),
+                text(&import.subject),
+            ],
+        )
+        .await?;
+        // its bytes count as read: the backlog is the log's
+        tx.execute(
+            "keep_import",
+            "UPDATE remote_heads SET imports_waiting = imports_waiting + 1, revision = revision + 1,
+                    bytes = bytes + $2, seen_bytes = seen_bytes + $2 WHERE session_id = $1",
+            &[text(&import.session.as_str()), int8(&length)],
+        )
+        .await?;
+        tx.commit().await?;
+        Ok(Imported::Kept)
+    }
+
+    /// The oldest record whose rows are not written.
+    ///
+    /// # Errors
+    /// Store trouble only.
+    pub async fn waiting_import(
+        &self,
+        session: &RemoteSessionId,
+    ) -> Result<Option<StoredImport>, StoreError> {
+        let row = self
+            .query_opt(
+                "waiting_import",
+                "SELECT sha256, lines, after_built FROM remote_imports WHERE session_id = $1 AND NOT applied
+                  ORDER BY ordinal LIMIT 1",
+                &[text(&session.as_str())],
+            )
+            .await?;
+        row.map(|row| {
+            Ok(StoredImport {
+                sha256: get(&row, "sha256")?,
+                lines: get(&row, "lines")?,
+                after_built: large(&row, "after_built")?,
+            })
+        })
+        .transpose()
+    }
+
+    /// User rows of a session below `position` that say exactly this, and that no import was matched with; the oldest.
+    ///
+    /// # Errors
+    /// Store trouble only.
+    pub async fn user_row_saying(
+        &self,
+        session: &RemoteSessionId,
+        content: &str,
+        below: u64,
+        not: &[String],
+    ) -> Result<Option<String>, StoreError> {
+        let row = self
+            .query_opt(
+                "user_row_saying",
+                "SELECT m.message_id FROM messages m
+                  WHERE m.session_id = $1 AND m.role = 'user' AND m.content = $2 AND m.position < $3
+                    AND NOT m.message_id = ANY ($4)
+                    AND NOT EXISTS (SELECT 1 FROM message_origins o
+                                     WHERE o.session_id = $1 AND o.origin = 'matched:' || m.message_id)
+                  ORDER BY m.position LIMIT 1",
+                &[
+                    text(&session.as_str()),
+                    text(&content),
+                    int8(&super::log::signed(below)),
+                    crate::sql::texts(&not),
+                ],
+            )
+            .await?;
+        row.map(|row| get(&row, "message_id")).transpose()
+    }
+}

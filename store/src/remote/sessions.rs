@@ -1,0 +1,534 @@
+//! Remote sessions' rows: creating, reading, listing, and the moves of their state.
+
+use bex_proto::remote::{Activity, Answer, Operation, RemoteState};
+use bex_proto::session::SessionKind;
+use bex_proto::{MachineId, RemoteSessionId, WorkspaceId, limits};
+use jiff::Timestamp;
+use tokio_postgres::Row;
+
+use crate::error::StoreError;
+use crate::idempotency::{Idempotency, KnownAnswer};
+use crate::pool::{Db, Tx};
+use crate::sql::{get, int8, large, optional_word, text, time, unsigned, word};
+use crate::wake::Channel;
+
+/// One remote session with its counters.
+#[derive(Debug, Clone)]
+pub struct RemoteSessionRow {
+    /// Its id.
+    pub id: RemoteSessionId,
+    /// The owner.
+    pub workspace: WorkspaceId,
+    /// Whose reports it takes.
+    pub machine: MachineId,
+    /// The policy of its messages.
+    pub kind: SessionKind,
+    /// What it is.
+    pub activity: Activity,
+    /// Of a workflow's step.
+    pub workflow_id: Option<String>,
+    /// For people.
+    pub title: Option<String>,
+    /// Where it works on the machine.
+    pub project_path: Option<String>,
+    /// What runs there.
+    pub cli_tool: Option<String>,
+    /// The model that was asked for.
+    pub model: Option<String>,
+    /// Who created it.
+    pub created_by: String,
+    /// Where it stands.
+    pub state: RemoteState,
+    /// How it ends or ended.
+    pub ending_as: Option<RemoteState>,
+    /// How many events its machine says there are.
+    pub ending_index: Option<u64>,
+    /// Why it failed, in the machine's words.
+    pub error: Option<String>,
+    /// The program's own session id.
+    pub cli_session_id: Option<String>,
+    /// Tokens and requests, from usage reports.
+    pub usage: [u64; 5],
+    /// Refuses deletion.
+    pub legal_hold: bool,
+    /// When.
+    pub created_at: Timestamp,
+    /// Last move.
+    pub updated_at: Timestamp,
+    /// When it was paused.
+    pub paused_at: Option<Timestamp>,
+    /// When its end was known.
+    pub ending_since: Option<Timestamp>,
+    /// When it ended.
+    pub ended_at: Option<Timestamp>,
+    /// List state.
+    pub archived_at: Option<Timestamp>,
+    /// Its log and rows.
+    pub head: RemoteHead,
+}
+
+/// The counters of a session's log and rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RemoteHead {
+    /// The first event that is missing.
+    pub next_index: u64,
+    /// One above the highest that is there.
+    pub high_index: u64,
+    /// Events below were removed by the retention.
+    pub first_index: u64,
+    /// Log bytes, charges included.
+    pub bytes: u64,
+    /// Where a builder may start: event, byte of its data, rows before it.
+    pub cursor: (u64, u32, u64),
+    /// Rows that were written from the log.
+    pub built: u64,
+    /// How far the builder has read.
+    pub seen_index: u64,
+    /// Raised by whoever writes rows.
+    pub revision: u64,
+    /// The next row's position.
+    pub next_position: u64,
+    /// Rows of messages.
+    pub message_count: u64,
+    /// Rows of turns.
+    pub turn_count: u64,
+    /// Imports whose rows are not written.
+    pub imports_waiting: u32,
+}
+
+/// A session to create. The caller has checked lengths and words.
+#[derive(Debug, Clone)]
+pub struct NewRemoteSession {
+    /// A fresh id.
+    pub id: RemoteSessionId,
+    /// The owner.
+    pub workspace: WorkspaceId,
+    /// One of the workspace's.
+    pub machine: MachineId,
+    /// Autonomous exactly when there is a workflow id.
+    pub kind: SessionKind,
+    /// Workflow exactly when there is a workflow id.
+    pub activity: Activity,
+    /// See `kind`.
+    pub workflow_id: Option<String>,
+    /// For people.
+    pub title: Option<String>,
+    /// Where it works.
+    pub project_path: Option<String>,
+    /// What runs there.
+    pub cli_tool: Option<String>,
+    /// The model.
+    pub model: Option<String>,
+    /// Who creates it.
+    pub created_by: String,
+    /// The caller's key.
+    pub idempotency: Option<Idempotency>,
+}
+
+/// What to list.
+#[derive(Debug, Clone, Default)]
+pub struct RemoteListFilter {
+    /// Any of these; empty means every state.
+    pub states: Vec<RemoteState>,
+    /// Archived ones too, or only: as with agent sessions.
+    pub archived: crate::sessions::ArchivedFilter,
+    /// Of this machine.
+    pub machine: Option<MachineId>,
+    /// Where the last page ended.
+    pub cursor: Option<(Timestamp, RemoteSessionId)>,
+    /// Items.
+    pub limit: u32,
+}
+
+/// What became of a verb.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Moved {
+    /// Done, or so already.
+    Done(Answer),
+    /// There is no such session.
+    NotFound,
+}
+
+/// How a session ends.
+#[derive(Debug, Clone, Copy)]
+pub struct Ending<'a> {
+    /// Completed, stopped or error.
+    pub as_: RemoteState,
+    /// How many events there are, where that is known.
+    pub events: Option<u64>,
+    /// Why it failed.
+    pub error: Option<&'a str>,
+}
+
+pub(super) const COLUMNS: &str = "s.id, s.workspace_id, s.machine_id, s.kind, s.activity, s.workflow_id, s.title, \
+    s.project_path, s.cli_tool, s.model, s.created_by, s.state, s.ending_as, s.ending_index, s.ending_since, s.error, \
+    s.cli_session_id, s.input_tokens, s.output_tokens, s.cache_read_tokens, s.cache_write_tokens, s.request_count, \
+    s.legal_hold, s.created_at, s.updated_at, s.paused_at, s.ended_at, s.archived_at, h.next_index, h.high_index, \
+    h.first_index, h.bytes, h.cursor_index, h.cursor_offset, h.cursor_ordinal, h.built, h.seen_index, h.revision, \
+    h.next_position, h.message_count, h.turn_count, h.imports_waiting";
+
+impl RemoteHead {
+    pub(super) fn read(row: &Row) -> Result<Self, StoreError> {
+        let offset =
+            u32::try_from(get::<i32>(row, "cursor_offset")?).map_err(|_| StoreError::Corrupt {
+                what: "cursor_offset",
+            })?;
+        Ok(Self {
+            next_index: large(row, "next_index")?,
+            high_index: large(row, "high_index")?,
+            first_index: large(row, "first_index")?,
+            bytes: large(row, "bytes")?,
+            cursor: (
+                large(row, "cursor_index")?,
+                offset,
+                large(row, "cursor_ordinal")?,
+            ),
+            built: large(row, "built")?,
+            seen_index: large(row, "seen_index")?,
+            revision: large(row, "revision")?,
+            next_position: large(row, "next_position")?,
+            message_count: large(row, "message_count")?,
+            turn_count: large(row, "turn_count")?,
+            imports_waiting: unsigned(row, "imports_waiting")?,
+        })
+    }
+}
+
+impl RemoteSessionRow {
+    fn read(row: &Row) -> Result<Self, StoreError> {
+        Ok(Self {
+            id: word(row, "id")?,
+            workspace: word(row, "workspace_id")?,
+            machine: word(row, "machine_id")?,
+            kind: word(row, "kind")?,
+            activity: word(row, "activity")?,
+            workflow_id: get(row, "workflow_id")?,
+            title: get(row, "title")?,
+            project_path: get(row, "project_path")?,
+            cli_tool: get(row, "cli_tool")?,
+            model: get(row, "model")?,
+            created_by: get(row, "created_by")?,
+            state: word(row, "state")?,
+            ending_as: optional_word(row, "ending_as")?,
+            ending_index: get::<Option<i64>>(row, "ending_index")?
+                .map(u64::try_from)
+                .transpose()
+                .map_err(|_| StoreError::Corrupt {
+                    what: "ending_index",
+                })?,
+            error: get(row, "error")?,
+            cli_session_id: get(row, "cli_session_id")?,
+            usage: [
+                large(row, "input_tokens")?,
+                large(row, "output_tokens")?,
+                large(row, "cache_read_tokens")?,
+                large(row, "cache_write_tokens")?,
+                large(row, "request_count")?,
+            ],
+            legal_hold: get(row, "legal_hold")?,
+            created_at: get(row, "created_at")?,
+            updated_at: get(row, "updated_at")?,
+            paused_at: get(row, "paused_at")?,
+            ending_since: get(row, "ending_since")?,
+            ended_at: get(row, "ended_at")?,
+            archived_at: get(row, "archived_at")?,
+            head: RemoteHead::read(row)?,
+        })
+    }
+}
+
+impl Tx<'_> {
+    /// Locks a session's row and says where it stands.
+    pub(super) async fn remote_state(
+        &self,
+        session: &RemoteSessionId,
+    ) -> Result<Option<RemoteState>, StoreError> {
+        let row = self
+            .query_opt(
+                "remote_state",
+                "SELECT state FROM remote_sessions WHERE id = $1 FOR NO KEY UPDATE",
+                &[text(&session.as_str())],
+            )
+            .await?;
+        row.map(|row| word(&row, "state")).transpose()
+    }
+}
+
+impl Db {
+    /// Creates a session and its empty log; with a known key, finds what the first request made. `None`: the key was used with another body.
+    ///
+    /// # Errors
+    /// Store trouble only.
+    pub async fn create_remote_session(
+        &self,
+        new: &NewRemoteSession,
+    ) -> Result<Option<RemoteSessionId>, StoreError> {
+        let mut conn = self.conn().await?;
+        let tx = conn.begin().await?;
+        if let Some(idempotency) = &new.idempotency {
+            match tx
+                .claim_answer(&new.workspace, idempotency, new.id.as_str())
+                .await?
+            {
+                KnownAnswer::New => {}
+                KnownAnswer::Same(id) => {
+                    return id
+                        .parse()
+                        .map(Some)
+                        .map_err(|_| StoreError::Corrupt { what: "session_id" });
+                }
+                KnownAnswer::OtherBody => return Ok(None),
+            }
+        }
+        tx.execute(
+            "create_remote_session",
+            "INSERT INTO remote_sessions (id, workspace_id, machine_id, kind, activity, workflow_id, title, project_path,
+                                          cli_tool, model, created_by)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
+            &[
+                text(&new.id.as_str()),
+                text(&new.workspace.as_str()),
+                text(&new.machine.as_str()),
+                text(&new.kind.as_str()),
+                text(&new.activity.as_str()),
+                text(&new.workflow_id),
+                text(&new.title),
+                text(&new.project_path),
+                text(&new.cli_tool),
+                text(&new.model),
+                text(&new.created_by),
+            ],
+        )
+        .await?;
+        let limit = i64::try_from(limits::REMOTE_LOG_BYTES).unwrap_or(i64::MAX);
+        tx.execute(
+            "create_remote_session",
+            "INSERT INTO remote_heads (session_id, byte_limit) VALUES ($1, $2)",
+            &[text(&new.id.as_str()), int8(&limit)],
+        )
+        .await?;
+        tx.commit().await?;
+        Ok(Some(new.id.clone()))
+    }
+
+    /// One session.
+    ///
+    /// # Errors
+    /// Store trouble only.
+    pub async fn remote_session(
+        &self,
+        id: &RemoteSessionId,
+    ) -> Result<Option<RemoteSessionRow>, StoreError> {
+        let sql = format!(
+            "SELECT {COLUMNS} FROM remote_sessions s JOIN remote_heads h ON h.session_id = s.id WHERE s.id = $1"
+        );
+        let row = self
+            .query_opt("remote_session", &sql, &[text(&id.as_str())])
+            .await?;
+        row.as_ref().map(RemoteSessionRow::read).transpose()
+    }
+
+    /// A page of a workspace's sessions, newest first; one more than asked for where there are more.
+    ///
+    /// # Errors
+    /// Store trouble only.
+    pub async fn remote_sessions(
+        &self,
+        workspace: &WorkspaceId,
+        filter: &RemoteListFilter,
+    ) -> Result<Vec<RemoteSessionRow>, StoreError> {
+        use crate::sessions::ArchivedFilter;
+        let archived = match filter.archived {
+            ArchivedFilter::Without => "s.archived_at IS NULL",
+            ArchivedFilter::Only => "s.archived_at IS NOT NULL",
+            ArchivedFilter::All => "true",
+        };
+        let sql = format!(
+            "SELECT {COLUMNS} FROM remote_sessions s JOIN remote_heads h ON h.session_id = s.id
+              WHERE s.workspace_id = $1 AND {archived}
+                AND (cardinality($2) = 0 OR s.state = ANY ($2))
+                AND ($3 IS NULL OR s.machine_id = $3)
+                AND ($4 IS NULL OR (s.created_at, s.id) < ($4, $5))
+              ORDER BY s.created_at DESC, s.id DESC LIMIT $6"
+        );
+        let states: Vec<&str> = filter.states.iter().map(|state| state.as_str()).collect();
+        let machine = filter.machine.as_ref().map(MachineId::as_str);
+        let at = filter.cursor.as_ref().map(|(at, _)| *at);
+        let id = filter.cursor.as_ref().map(|(_, id)| id.as_str());
+        let rows = self
+            .query(
+                "remote_sessions",
+                &sql,
+                &[
+                    text(&workspace.as_str()),
+                    crate::sql::texts(&states),
+                    text(&machine),
+                    time(&at),
+                    text(&id),
+                    int8(&(i64::from(filter.limit) + 1)),
+                ],
+            )
+            .await?;
+        rows.iter().map(RemoteSessionRow::read).collect()
+    }
+
+    /// Live sessions behind `after` by id, for the loop that looks after them.
+    ///
+    /// # Errors
+    /// Store trouble only.
+    pub async fn live_remote_sessions(
+        &self,
+        after: Option<&RemoteSessionId>,
+        limit: u32,
+    ) -> Result<Vec<RemoteSessionRow>, StoreError> {
+        let sql = format!(
+            "SELECT {COLUMNS} FROM remote_sessions s JOIN remote_heads h ON h.session_id = s.id
+              WHERE s.state IN ('active', 'paused', 'ending') AND ($1 IS NULL OR s.id > $1)
+                AND (h.seen_index < h.next_index OR h.next_index < h.high_index OR s.state = 'ending' OR h.imports_waiting > 0)
+              ORDER BY s.id LIMIT $2"
+        );
+        let after = after.map(RemoteSessionId::as_str);
+        let rows = self
+            .query(
+                "live_remote_sessions",
+                &sql,
+                &[text(&after), int8(&i64::from(limit))],
+            )
+            .await?;
+        rows.iter().map(RemoteSessionRow::read).collect()
+    }
+
+    /// Ends a session as its machine says: from then on the last events are waited for.
+    ///
+    /// # Errors
+    /// Store trouble only.
+    pub async fn end_remote_session(
+        &self,
+        session: &RemoteSessionId,
+        ending: Ending<'_>,
+    ) -> Result<Moved, StoreError> {
+        let mut conn = self.conn().await?;
+        let tx = conn.begin().await?;
+        let Some(state) = tx.remote_state(session).await? else {
+            return Ok(Moved::NotFound);
+        };
+        // a stop that was asked for before stays a stop; what the machine adds is how many events there are
+        let answer = Operation::Status.answer(state);
+        if answer == Answer::Does || state == RemoteState::Ending {
+            let events = ending.events.map(|n| i64::try_from(n).unwrap_or(i64::MAX));
+            tx.execute(
+                "end_remote_session",
+                "UPDATE remote_sessions
+                    SET state = 'ending', ending_as = COALESCE(ending_as, $2), ending_index = COALESCE($3, ending_index),
+                        ending_since = COALESCE(ending_since, now()), error = COALESCE(error, $4), updated_at = now()
+                  WHERE id = $1",
+                &[
+                    text(&session.as_str()),
+                    text(&ending.as_.as_str()),
+                    int8(&events),
+                    text(&ending.error),
+                ],
+            )
+            .await?;
+            tx.notify(Channel::Remote, session.as_str()).await?;
+            tx.commit().await?;
+        }
+        Ok(Moved::Done(answer))
+    }
+
+    /// Sets the list state. `false`: there is no such session.
+    ///
+    /// # Errors
+    /// Store trouble only.
+    pub async fn archive_remote_session(
+        &self,
+        session: &RemoteSessionId,
+        archived: bool,
+    ) -> Result<bool, StoreError> {
+        let changed = self
+            .execute(
+                "archive_remote_session",
+                "UPDATE remote_sessions
+                    SET archived_at = CASE WHEN $2 THEN COALESCE(archived_at, now()) END, updated_at = now()
+                  WHERE id = $1",
+                &[text(&session.as_str()), crate::sql::boolean(&archived)],
+            )
+            .await?;
+        Ok(changed == 1)
+    }
+
+    /// Deletes a session that has ended, with everything of it. Its log goes first, in bounded batches, so that a repeated call goes on.
+    ///
+    /// # Errors
+    /// Store trouble only.
+    pub async fn delete_remote_session(
+        &self,
+        session: &RemoteSessionId,
+    ) -> Result<Moved, StoreError> {
+        let mut conn = self.conn().await?;
+        let tx = conn.begin().await?;
+        let row = tx
+            .query_opt(
+                "delete_remote_session",
+                "SELECT state, legal_hold FROM remote_sessions WHERE id = $1 FOR UPDATE",
+                &[text(&session.as_str())],
+            )
+            .await?;
+        let Some(row) = row else {
+            return Ok(Moved::NotFound);
+        };
+        let answer = match get::<bool>(&row, "legal_hold")? {
+            true => Answer::Refuses(bex_proto::problem::Code::LegalHold),
+            false => Operation::Delete.answer(word(&row, "state")?),
+        };
+        if answer == Answer::Does {
+            tx.query(
+                "delete_remote_session",
+                "SELECT 1 FROM remote_heads WHERE session_id = $1 FOR UPDATE",
+                &[text(&session.as_str())],
+            )
+            .await?;
+            for sql in [
+                "DELETE FROM remote_events WHERE session_id = $1",
+                "DELETE FROM remote_sessions WHERE id = $1",
+            ] {
+                tx.execute("delete_remote_session", sql, &[text(&session.as_str())])
+                    .await?;
+            }
+            tx.notify(Channel::Remote, session.as_str()).await?;
+            tx.commit().await?;
+        }
+        Ok(Moved::Done(answer))
+    }
+
+    /// Removes log events older than `days` that rows were built from, one bounded batch; returns how many went. Viewers that come later
+    /// are told of the range.
+    ///
+    /// # Errors
+    /// Store trouble only.
+    pub async fn purge_remote_events(&self, days: u32, limit: u32) -> Result<u64, StoreError> {
+        let row = self
+            .query_one(
+                "purge_remote_events",
+                "WITH old AS (
+                     SELECT e.session_id, e.event_index FROM remote_events e
+                       JOIN remote_heads h ON h.session_id = e.session_id
+                       JOIN remote_sessions s ON s.id = e.session_id
+                      WHERE e.created_at < now() - $1 * interval '1 day' AND e.event_index < h.cursor_index
+                        AND NOT s.legal_hold
+                      ORDER BY e.session_id, e.event_index LIMIT $2),
+                 ends AS (SELECT session_id, max(event_index) AS last FROM old GROUP BY session_id),
+                 heads AS (UPDATE remote_heads h SET first_index = GREATEST(h.first_index, ends.last + 1)
+                             FROM ends WHERE h.session_id = ends.session_id),
+                 gone AS (DELETE FROM remote_events e USING ends
+                           WHERE e.session_id = ends.session_id AND e.event_index <= ends.last RETURNING 1)
+                 SELECT count(*) AS gone FROM gone",
+                &[
+                    crate::sql::float8(&f64::from(days)),
+                    int8(&i64::from(limit)),
+                ],
+            )
+            .await?;
+        large(&row, "gone")
+    }
+}
