@@ -257,7 +257,7 @@ impl Completer {
     fn again_later(&self, lease: &Lease) -> RoundEnd {
         RoundEnd {
             next: jittered(self.deps.timings.completer_tick, lease),
-            round: Round::Unclear,
+            round: Round::Unseen,
         }
     }
 }

@@ -19,7 +19,7 @@ use bex_proto::session::FailureReason;
 use bex_proto::ticket::KeyRing;
 use bex_store::Db;
 use bex_store::StoreError;
-use bex_store::dispatch::{Delivery, DispatchClaim, Step};
+use bex_store::dispatch::{Attempt, Delivery, DispatchClaim, Step};
 use bex_store::listen::Event;
 use bex_store::wake::Channel;
 use bex_telemetry::{Attribute, Span};
@@ -82,8 +82,10 @@ pub struct Dispatcher {
 enum Outcome {
     /// The turn is with its driver, or with the Completer.
     Delivered(Delivery),
-    /// Again after a while.
+    /// An attempt failed: again after a while.
     Retry(Duration),
+    /// Nothing failed, it only takes its time: looked at again after a while.
+    Wait(Duration),
     /// No sandbox can be made for it, and the session fails.
     Failed {
         reason: FailureReason,
@@ -98,7 +100,7 @@ impl Outcome {
     fn result(&self) -> DispatchResult {
         match self {
             Self::Delivered(_) => DispatchResult::Delivered,
-            Self::Retry(_) => DispatchResult::Retried,
+            Self::Retry(_) | Self::Wait(_) => DispatchResult::Retried,
             Self::Failed { .. } => DispatchResult::Failed,
             Self::Left => DispatchResult::Left,
         }
@@ -213,7 +215,7 @@ impl Dispatcher {
             if let Err(error) = self
                 .deps
                 .db
-                .retry_dispatch(&claim, backoff(claim.attempts))
+                .retry_dispatch(&claim, Attempt::Failed, backoff(claim.attempts))
                 .await
             {
                 tracing::debug!(session = %claim.session, error = %Chain(&error), "a claim is left to run out");
@@ -232,20 +234,25 @@ impl Dispatcher {
                 tracing::warn!(%session, %turn, code = reason.as_str(), attempts = claim.attempts, error = why, "no sandbox could be made");
                 self.deps.db.provisioning_failed(claim, reason).await?
             }
-            Outcome::Retry(delay) => {
-                self.deps.db.retry_dispatch(claim, delay).await?;
-                Step::Done
-            }
-            Outcome::Left => {
-                // a canceled turn's outbox row goes with its settle
-                self.deps.db.retry_dispatch(claim, BACKOFF.1).await?;
-                Step::Done
-            }
+            Outcome::Retry(delay) => self.again(claim, Attempt::Failed, delay).await?,
+            Outcome::Wait(delay) => self.again(claim, Attempt::Waited, delay).await?,
+            // a canceled turn's outbox row goes with its settle
+            Outcome::Left => self.again(claim, Attempt::Waited, BACKOFF.1).await?,
         };
         if step != Step::Done {
             tracing::debug!(%session, %turn, ?step, "the turn moved meanwhile");
         }
         Ok(())
+    }
+
+    async fn again(
+        &self,
+        claim: &DispatchClaim,
+        attempt: Attempt,
+        delay: Duration,
+    ) -> Result<Step, StoreError> {
+        let is_ours = self.deps.db.retry_dispatch(claim, attempt, delay).await?;
+        Ok(if is_ours { Step::Done } else { Step::Stale })
     }
 }
 

@@ -117,21 +117,23 @@ impl From<ExecCode> for ExecFailure {
     }
 }
 
+/// What is read beside a log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reading {
+    /// status.json.
+    Status,
+    /// Nothing: the log goes on where an answer was cut.
+    Rest,
+}
+
 /// What the dispatcher and the Completer ask of a sandbox. A trait, so that tests can script every failure.
 #[async_trait]
 pub trait SandboxRpc: Send + Sync {
-    /// status.json and the turn's log from `offset`, as far as the answer came and there is room.
-    async fn observe(
-        &self,
-        target: &ExecTarget,
-        turn: TurnNo,
-        offset: u64,
-        room: Room,
-    ) -> ReadAnswer;
     /// The turn's log from `offset`, as far as the answer came and there is room.
-    async fn read_transcript(
+    async fn read(
         &self,
         target: &ExecTarget,
+        reading: Reading,
         turn: TurnNo,
         offset: u64,
         room: Room,
@@ -261,19 +263,6 @@ impl ExecClient {
         ended(span, &operation, end.as_ref().err());
         end
     }
-
-    async fn read(&self, target: &ExecTarget, operation: Operation, room: Room) -> ReadAnswer {
-        let deadline = tokio::time::Instant::now() + limits::EXEC_READ_TIMEOUT;
-        let span = Span::of(&target.session);
-        let call = self.call(target, COMPLETER_SUBJECT, &operation, &span);
-        let answer = match tokio::time::timeout_at(deadline, call).await {
-            Ok(Ok(body)) => answer::read_until(body, deadline, room).await,
-            Ok(Err(failure)) => ReadAnswer::failed(failure),
-            Err(_) => ReadAnswer::failed(ExecFailure::Timeout),
-        };
-        ended(span, &operation, answer.end.as_ref().err());
-        answer
-    }
 }
 
 /// The call's span, by its operation.
@@ -285,26 +274,28 @@ fn ended(span: Span, operation: &Operation, failure: Option<&ExecFailure>) {
 
 #[async_trait]
 impl SandboxRpc for ExecClient {
-    async fn observe(
+    async fn read(
         &self,
         target: &ExecTarget,
+        reading: Reading,
         turn: TurnNo,
         offset: u64,
         room: Room,
     ) -> ReadAnswer {
-        self.read(target, Operation::Observe { turn, offset }, room)
-            .await
-    }
-
-    async fn read_transcript(
-        &self,
-        target: &ExecTarget,
-        turn: TurnNo,
-        offset: u64,
-        room: Room,
-    ) -> ReadAnswer {
-        self.read(target, Operation::ReadTranscript { turn, offset }, room)
-            .await
+        let operation = match reading {
+            Reading::Status => Operation::Observe { turn, offset },
+            Reading::Rest => Operation::ReadTranscript { turn, offset },
+        };
+        let deadline = tokio::time::Instant::now() + limits::EXEC_READ_TIMEOUT;
+        let span = Span::of(&target.session);
+        let call = self.call(target, COMPLETER_SUBJECT, &operation, &span);
+        let answer = match tokio::time::timeout_at(deadline, call).await {
+            Ok(Ok(body)) => answer::read_until(body, deadline, room).await,
+            Ok(Err(failure)) => ReadAnswer::failed(failure),
+            Err(_) => ReadAnswer::failed(ExecFailure::Timeout),
+        };
+        ended(span, &operation, answer.end.as_ref().err());
+        answer
     }
 
     async fn deliver_turn(

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use bex_proto::{Chain, WorkspaceId};
-use bex_store::retention::{Purged, Removal};
+use bex_store::retention::{KeptWorkspace, Purged, Removal};
 use bex_store::sessions::{Cancel, Delete};
 use bex_store::{Db, StoreError};
 use tokio::time::sleep;
@@ -25,6 +25,8 @@ const SESSIONS: u32 = 100;
 const PURGES: u32 = 1000;
 /// Batches of audit rows of one workspace forgotten in one round.
 const AUDIT_BATCHES: u32 = 10;
+/// Failures before a round gives up: each costs its time.
+const FAILURES: u64 = 8;
 const SUBJECT: &str = "system:retention";
 
 /// What one round did.
@@ -40,6 +42,20 @@ pub struct Swept {
     pub lost_streams: u64,
     /// Workspaces that are being deleted and still have something.
     pub winding_down: u64,
+    /// What was tried and could not be done.
+    pub failed: u64,
+}
+
+impl Swept {
+    /// One workspace's or session's trouble keeps no other waiting; much of it is the store's.
+    fn failed(&mut self, workspace: &WorkspaceId, error: StoreError) -> Result<(), StoreError> {
+        self.failed += 1;
+        if self.failed == FAILURES {
+            return Err(error);
+        }
+        tracing::warn!(%workspace, error = %Chain(&error), "something of a workspace could not be swept");
+        Ok(())
+    }
 }
 
 /// How a deployment keeps.
@@ -67,12 +83,14 @@ pub async fn run(
         if let Ok(swept) = &round {
             metrics.removed(swept);
         }
-        ticks.ticked(match &round {
-            Ok(_) => TickResult::Ok,
-            Err(_) => TickResult::Error,
+        let is_well = round.as_ref().is_ok_and(|swept| swept.failed == 0);
+        ticks.ticked(if is_well {
+            TickResult::Ok
+        } else {
+            TickResult::Error
         });
         pause = match round {
-            Ok(swept) if swept == Swept::default() => tick,
+            Ok(swept) if swept == Swept::default() || swept.failed > 0 => tick,
             Ok(swept) => {
                 tracing::info!(
                     sessions = swept.sessions,
@@ -80,6 +98,7 @@ pub async fn run(
                     audit_rows = swept.audit_rows,
                     lost_streams = swept.lost_streams,
                     winding_down = swept.winding_down,
+                    failed = swept.failed,
                     "forgot what is kept no longer"
                 );
                 SOON.min(tick)
@@ -102,17 +121,8 @@ pub async fn sweep(db: &Db, default_days: u32) -> Result<Swept, StoreError> {
         ..Swept::default()
     };
     for kept in db.kept_workspaces().await? {
-        let policy = kept.policy.as_ref();
-        let days = policy.and_then(|p| p.retention_days);
-        let days = days.unwrap_or(default_days);
-        if policy.is_some_and(|p| p.deleting_since.is_some()) {
-            swept.sessions += delete_all(db, &kept.workspace).await?;
-            swept.winding_down += 1;
-        } else if days > 0 {
-            swept.sessions += delete_quiet(db, &kept.workspace, days, "session.expire").await?;
-        }
-        if days > 0 {
-            swept.audit_rows += forget_audit(db, &kept.workspace, days).await?;
+        if let Err(error) = sweep_one(db, &kept, default_days, &mut swept).await {
+            swept.failed(&kept.workspace, error)?;
         }
     }
     for _ in 0..PURGES {
@@ -124,7 +134,28 @@ pub async fn sweep(db: &Db, default_days: u32) -> Result<Swept, StoreError> {
     Ok(swept)
 }
 
-async fn delete_all(db: &Db, workspace: &WorkspaceId) -> Result<u64, StoreError> {
+async fn sweep_one(
+    db: &Db,
+    kept: &KeptWorkspace,
+    default_days: u32,
+    swept: &mut Swept,
+) -> Result<(), StoreError> {
+    let policy = kept.policy.as_ref();
+    let days = policy.and_then(|p| p.retention_days);
+    let days = days.unwrap_or(default_days);
+    if policy.is_some_and(|p| p.deleting_since.is_some()) {
+        swept.winding_down += 1;
+        delete_all(db, &kept.workspace, swept).await?;
+    } else if days > 0 {
+        delete_quiet(db, &kept.workspace, days, "session.expire", swept).await?;
+    }
+    if days > 0 {
+        swept.audit_rows += forget_audit(db, &kept.workspace, days).await?;
+    }
+    Ok(())
+}
+
+async fn delete_all(db: &Db, workspace: &WorkspaceId, swept: &mut Swept) -> Result<(), StoreError> {
     for session in db.wind_down(workspace, SESSIONS).await? {
         match db.request_cancel(&session).await? {
             Cancel::Canceling => {
@@ -133,9 +164,8 @@ async fn delete_all(db: &Db, workspace: &WorkspaceId) -> Result<u64, StoreError>
             Cancel::AlreadyCanceling | Cancel::Terminal(_) | Cancel::NotFound => {}
         }
     }
-    let deleted = delete_quiet(db, workspace, 0, "session.delete").await?;
-    db.end_workspace_deletion(workspace).await?;
-    Ok(deleted)
+    delete_quiet(db, workspace, 0, "session.delete", swept).await?;
+    db.end_workspace_deletion(workspace).await
 }
 
 async fn delete_quiet(
@@ -143,21 +173,22 @@ async fn delete_quiet(
     workspace: &WorkspaceId,
     days: u32,
     action: &str,
-) -> Result<u64, StoreError> {
+    swept: &mut Swept,
+) -> Result<(), StoreError> {
     let removal = Removal {
         subject: SUBJECT,
         action,
         quiet_days: Some(days),
     };
-    let mut deleted = 0;
     for session in db.expired_sessions(workspace, days, SESSIONS).await? {
-        match db.remove_session(&session, removal).await? {
-            Delete::Deleted => deleted += 1,
+        match db.remove_session(&session, removal).await {
+            Ok(Delete::Deleted) => swept.sessions += 1,
             // it moved since it was found
-            Delete::Live | Delete::LegalHold | Delete::NotFound => {}
+            Ok(Delete::Live | Delete::LegalHold | Delete::NotFound) => {}
+            Err(error) => swept.failed(workspace, error)?,
         }
     }
-    Ok(deleted)
+    Ok(())
 }
 
 async fn forget_audit(db: &Db, workspace: &WorkspaceId, days: u32) -> Result<u64, StoreError> {

@@ -20,8 +20,18 @@ pub use steps::{BeginDelivery, BeginGeneration, Delivery, NewSandbox, Step};
 use crate::error::StoreError;
 use crate::pool::Db;
 use crate::sql::{
-    float8, generation, get, int4, int8, number, seconds, text, turn, turn_no, unsigned, word,
+    boolean, float8, generation, get, int4, int8, number, seconds, text, turn, turn_no, unsigned,
+    word,
 };
+
+/// What a claim that is given back was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Attempt {
+    /// Something was tried and failed: counted.
+    Failed,
+    /// Nothing failed, somebody takes his time: not counted.
+    Waited,
+}
 
 /// One claimed outbox row.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,7 +42,7 @@ pub struct DispatchClaim {
     pub turn: TurnNo,
     /// This claim's number.
     pub fence: i64,
-    /// Claims of this row so far, this one included.
+    /// Attempts so far, this one included: claims that did not only find that it takes its time.
     pub attempts: u32,
     /// The sandbox life that was given to the turn; 0 when it needs a sandbox.
     pub generation: Generation,
@@ -112,18 +122,21 @@ impl Db {
     pub async fn retry_dispatch(
         &self,
         claim: &DispatchClaim,
+        attempt: Attempt,
         delay: Duration,
     ) -> Result<bool, StoreError> {
         let rows = self
             .execute(
                 "retry_dispatch",
-                "UPDATE dispatches SET owner = NULL, until = NULL, next_attempt_at = now() + $4 * interval '1 second'
+                "UPDATE dispatches SET owner = NULL, until = NULL, next_attempt_at = now() + $4 * interval '1 second',
+                        attempts = attempts - CASE WHEN $5 THEN 1 ELSE 0 END
                   WHERE session_id = $1 AND turn = $2 AND fence = $3",
                 &[
                     text(&claim.session.as_str()),
                     int4(&turn_no(claim.turn)),
                     int8(&claim.fence),
                     float8(&seconds(delay)),
+                    boolean(&(attempt == Attempt::Waited)),
                 ],
             )
             .await?;

@@ -21,6 +21,8 @@ pub struct Lease {
     pub failures: u32,
     /// Since when nothing clear was seen of its sandbox in any round, whoever looked.
     pub unclear_since: Option<Timestamp>,
+    /// The round before did not come to look.
+    pub unseen: bool,
 }
 
 /// How a round ended.
@@ -32,6 +34,8 @@ pub enum Round {
     Failed,
     /// Nothing clear was seen of the sandbox: since when is kept until a round ends otherwise.
     Unclear,
+    /// It did not come to look: nothing follows of the sandbox, and no window of unclear looks begins.
+    Unseen,
 }
 
 impl Round {
@@ -40,6 +44,7 @@ impl Round {
             Self::Done => "done",
             Self::Failed => "failed",
             Self::Unclear => "unclear",
+            Self::Unseen => "unseen",
         }
     }
 }
@@ -64,7 +69,7 @@ const CLAIM: &str = "
     UPDATE leases l SET owner = $1, fence = l.fence + 1, woken = false, until = now() + $3 * interval '1 second',
            unclear_since = CASE WHEN l.until IS NULL THEN l.unclear_since END
       FROM due WHERE l.session_id = due.session_id
-    RETURNING l.session_id, l.fence, l.failures, l.unclear_since";
+    RETURNING l.session_id, l.fence, l.failures, l.unclear_since, l.unseen";
 
 const MAKE_DUE: &str = "UPDATE leases SET next_due_at = now(), woken = woken OR until IS NOT NULL WHERE session_id = $1";
 
@@ -98,6 +103,7 @@ impl Db {
                     fence: get(row, "fence")?,
                     failures: unsigned(row, "failures")?,
                     unclear_since: get(row, "unclear_since")?,
+                    unseen: get(row, "unseen")?,
                 })
             })
             .collect()
@@ -134,7 +140,9 @@ impl Db {
                 "release_lease",
                 "UPDATE leases SET owner = NULL, until = NULL,
                         failures = CASE WHEN $4 = 'failed' THEN failures + 1 ELSE 0 END,
-                        unclear_since = CASE WHEN $4 = 'unclear' THEN COALESCE(unclear_since, now()) END,
+                        unclear_since = CASE $4 WHEN 'unclear' THEN COALESCE(unclear_since, now())
+                                                WHEN 'unseen' THEN unclear_since END,
+                        unseen = $4 = 'unseen',
                         next_due_at = CASE WHEN woken THEN now() ELSE now() + $3 * interval '1 second' END,
                         woken = false
                   WHERE session_id = $1 AND fence = $2",

@@ -39,10 +39,8 @@ pub struct Settle {
 pub enum SandboxAfter {
     /// Its driver takes another turn.
     Idle,
-    /// It is to be torn down.
+    /// It is to be torn down, whatever is left of it.
     Stopping,
-    /// It does not exist any more.
-    Gone,
 }
 
 /// What settle did.
@@ -118,6 +116,7 @@ impl Db {
             } else {
                 settle.cause
             },
+            stop_requested: turn.stop_requested_at.is_some(),
             legacy: settle.legacy,
         };
         let judgement = judge(&facts);
@@ -170,6 +169,7 @@ impl Db {
                 unstorable: row.unstorable,
                 mismatch: row.mismatch.is_some(),
                 cause: Cause::DriverEnded,
+                stop_requested: row.stop_requested_at.is_some(),
                 legacy: None,
             };
             judge(&facts).0 == Verdict::Complete
@@ -353,10 +353,6 @@ impl Tx<'_> {
             SandboxAfter::Stopping => {
                 "UPDATE sandboxes SET state = 'stopping'
                   WHERE session_id = $1 AND generation = $2 AND state IN ('creating', 'turn', 'idle')"
-            }
-            SandboxAfter::Gone => {
-                "UPDATE sandboxes SET state = 'gone', gone_at = now()
-                  WHERE session_id = $1 AND generation = $2 AND state <> 'gone'"
             }
         };
         self.execute(

@@ -60,15 +60,12 @@ impl Lanes {
 
     /// A seat for the round of a claimed session; `None` when its lane is full.
     pub(super) fn seat(&self, lease: &Lease) -> Option<Seat> {
-        let lane = match lease.unclear_since {
-            Some(_) => &self.suspects,
-            None => &self.quick,
-        };
-        let permit = Arc::clone(lane).try_acquire_owned().ok()?;
-        Some(match lease.unclear_since {
-            Some(_) => Seat::Suspect(permit),
-            None => Seat::Quick(permit),
-        })
+        let seat = |lane: &Arc<Semaphore>| Arc::clone(lane).try_acquire_owned().ok();
+        if lease.unseen || lease.unclear_since.is_some() {
+            seat(&self.suspects).map(Seat::Suspect)
+        } else {
+            seat(&self.quick).map(Seat::Quick)
+        }
     }
 
     /// A round left its quick seat before its end.
@@ -109,6 +106,7 @@ mod tests {
             fence: 1,
             failures: 0,
             unclear_since,
+            unseen: false,
         }
     }
 
@@ -147,8 +145,12 @@ mod tests {
     async fn a_suspect_has_no_quick_seat_and_keeps_its_own() {
         let lanes = Lanes::default();
         let suspect = lease(Some(Timestamp::UNIX_EPOCH));
+        let unseen = Lease {
+            unseen: true,
+            ..lease(None)
+        };
         let seats: Vec<_> = (0..SUSPECTS)
-            .map(|_| lanes.seat(&suspect).expect("room"))
+            .map(|n| lanes.seat([&suspect, &unseen][n % 2]).expect("room"))
             .collect();
         assert!(lanes.seat(&suspect).is_none());
         assert_eq!(lanes.free(), limits::COMPLETER_PARALLEL);

@@ -61,7 +61,7 @@ impl Dispatcher {
         };
         let now = self.deps.db.now().await?;
         Ok(if age(now, work.turn.delivery_started_at) < patience {
-            Outcome::Retry(DELIVER_AGAIN)
+            Outcome::Wait(DELIVER_AGAIN)
         } else {
             Outcome::Delivered(Delivery::Unknown)
         })

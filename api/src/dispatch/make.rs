@@ -70,10 +70,7 @@ impl Dispatcher {
             (false, SandboxState::Creating, Look::Running) => {
                 self.make_again(&work, &sandbox).await
             }
-            (_, _, Look::Unknown) => {
-                self.unless_too_late(&work, Outcome::Retry(LOOK_AGAIN))
-                    .await
-            }
+            (_, _, Look::Unknown) => self.unless_too_late(&work, Outcome::Wait(LOOK_AGAIN)).await,
             (true, _, Look::Running) => Ok(Outcome::Delivered(Delivery::Unknown)),
             (false, _, Look::Gone | Look::Running) => self.fresh(&work).await,
         }
@@ -94,16 +91,17 @@ impl Dispatcher {
             }
         };
         let namespace = namespace_of(&work.session.workspace);
+        let (driver_kid, key) = self.deps.driver_keys.signing_key();
         let new = NewSandbox {
             kind: self.deps.lifecycle.kind(),
             namespace: &namespace,
             container: CONTAINER,
             legacy: plan.legacy,
-            driver_kid: self.deps.driver_keys.signing_key().0,
+            driver_kid,
         };
         match self.deps.db.begin_generation(work.claim, &new).await? {
-            BeginGeneration::Begun { generation, .. } => self.make(work, plan, generation).await,
-            BeginGeneration::DeliveryBegun => Ok(Outcome::Retry(Duration::ZERO)),
+            BeginGeneration::Begun { generation } => self.make(work, plan, generation, key).await,
+            BeginGeneration::DeliveryBegun => Ok(Outcome::Wait(Duration::ZERO)),
             BeginGeneration::Moved | BeginGeneration::Stale => Ok(Outcome::Left),
         }
     }
@@ -113,12 +111,14 @@ impl Dispatcher {
         work: &Work<'_>,
         sandbox: &SandboxRow,
     ) -> Result<Outcome, StoreError> {
-        match self.deps.plans.plan(&work.session.agent) {
-            Ok(plan) if plan.legacy == sandbox.legacy => {
-                self.make(work, plan, sandbox.generation).await
-            }
-            Ok(_) | Err(_) if !work.claim.delivery_begun => self.fresh(work).await,
-            Ok(_) | Err(_) => Ok(Outcome::Delivered(Delivery::Unknown)),
+        let plan = self.deps.plans.plan(&work.session.agent).ok();
+        let plan = plan.filter(|plan| plan.legacy == sandbox.legacy);
+        // the one that was recorded for it, whichever comes first in the ring by now: the gateway looks it up there
+        let key = self.deps.driver_keys.key(&sandbox.driver_kid);
+        match (plan, key) {
+            (Some(plan), Some(key)) => self.make(work, plan, sandbox.generation, key).await,
+            _ if !work.claim.delivery_begun => self.fresh(work).await,
+            _ => Ok(Outcome::Delivered(Delivery::Unknown)),
         }
     }
 
@@ -127,6 +127,7 @@ impl Dispatcher {
         work: &Work<'_>,
         plan: Plan,
         generation: Generation,
+        key: &[u8],
     ) -> Result<Outcome, StoreError> {
         let claim = work.claim;
         let legacy = plan.legacy;
@@ -147,11 +148,7 @@ impl Dispatcher {
                 turn: claim.turn,
                 prompt: work.turn.prompt.clone(),
             }),
-            key: DriverKey::derive(
-                self.deps.driver_keys.signing_key().1,
-                &claim.session,
-                generation,
-            ),
+            key: DriverKey::derive(key, &claim.session, generation),
         };
         let created = timeout(
             limits::PROVISION_TIMEOUT,
@@ -221,15 +218,15 @@ impl Dispatcher {
     ) -> Result<Outcome, StoreError> {
         let now = self.deps.db.now().await?;
         let too_late = age(now, Some(work.turn.created_at)) >= limits::PROVISION_TIMEOUT;
-        let delay = match again {
+        let again = match again {
             Again::ForSomeAttempts if work.claim.attempts < ATTEMPTS => {
-                Some(backoff(work.claim.attempts))
+                Some(Outcome::Retry(backoff(work.claim.attempts)))
             }
-            Again::WhileTimeLasts => Some(LOOK_AGAIN),
+            Again::WhileTimeLasts => Some(Outcome::Wait(LOOK_AGAIN)),
             Again::ForSomeAttempts | Again::Never => None,
         };
-        Ok(match delay {
-            Some(delay) if !too_late || work.claim.delivery_begun => Outcome::Retry(delay),
+        Ok(match again {
+            Some(again) if !too_late || work.claim.delivery_begun => again,
             _ if work.claim.delivery_begun => Outcome::Delivered(Delivery::Unknown),
             _ => Outcome::Failed { reason, why: None },
         })

@@ -7,7 +7,7 @@ use bex_proto::limits;
 use bex_proto::transcript::sha256_hex;
 use bytes::{Bytes, BytesMut};
 
-use super::{ExecFailure, ExecTarget, HeldWindow, ReadAnswer, Room, SandboxRpc, Windows};
+use super::{ExecFailure, ExecTarget, HeldWindow, ReadAnswer, Reading, Room, SandboxRpc, Windows};
 
 /// How often one window is continued before this tick gives up; the next one begins again.
 const CONTINUATIONS: usize = 4;
@@ -35,12 +35,16 @@ pub async fn read_window(
     offset: u64,
 ) -> Result<Window, ExecFailure> {
     let mut held = None;
-    let mut first = rpc.observe(target, turn, offset, Room::Small).await;
+    let mut first = rpc
+        .read(target, Reading::Status, turn, offset, Room::Small)
+        .await;
     if first.end == Err(ExecFailure::OutputLimit) {
         // what little came is let go before the wait
         drop(first);
         held = Some(windows.take().await);
-        first = rpc.observe(target, turn, offset, Room::Window).await;
+        first = rpc
+            .read(target, Reading::Status, turn, offset, Room::Window)
+            .await;
     }
     let room = match held {
         Some(_) => Room::Window,
@@ -119,7 +123,7 @@ async fn fill(
             Err(failure) => return Err(failure),
         }
         let at = offset + joined.len() as u64;
-        answer = rpc.read_transcript(target, turn, at, room).await;
+        answer = rpc.read(target, Reading::Rest, turn, at, room).await;
         match answer.header.as_ref().and_then(|h| h.log.as_ref()) {
             Some(next) if next.log_id == log.log_id && next.offset == at => {}
             Some(_) => return Err(ExecFailure::Transport),

@@ -7,7 +7,9 @@ use bex_proto::driver::{DriverState, Status};
 use bex_store::sandboxes::{SandboxRow, SandboxState};
 use bex_store::sessions::SessionRow;
 
-use crate::exec_client::{ExecClient, ExecFailure, ExecTarget, ReadAnswer, Room, SandboxRpc};
+use crate::exec_client::{
+    ExecClient, ExecFailure, ExecTarget, ReadAnswer, Reading, Room, SandboxRpc,
+};
 
 /// What a driver does just now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +42,8 @@ pub trait SandboxCalls: Send + Sync {
 #[async_trait]
 impl SandboxCalls for ExecClient {
     async fn activity(&self, target: &ExecTarget, turn: TurnNo, offset: u64) -> Activity {
-        activity_of(self.observe(target, turn, offset, Room::Small).await, turn)
+        let read = self.read(target, Reading::Status, turn, offset, Room::Small);
+        activity_of(read.await, turn)
     }
 
     async fn stop(&self, target: &ExecTarget, turn: TurnNo) -> Result<(), ExecFailure> {

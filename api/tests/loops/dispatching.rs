@@ -143,3 +143,49 @@ async fn a_turn_is_settled_only_after_its_delivery_was_concluded() {
     assert_eq!(turn.delivery_mode, bex_proto::session::DeliveryMode::Fresh);
     assert!(turn.delivered_at.is_some());
 }
+
+/// A key ring may turn between two attempts, and replicas may have read it at different times.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sandbox_keeps_the_key_that_was_recorded_for_it() {
+    let key = |kid: &str, byte: &str| format!("{kid}:{}", byte.repeat(32));
+    let (old, new) = (key("k", "ab"), key("n", "cd"));
+    for (ring, kid, generation) in [(format!("{new},{old}"), "k", 1), (new.clone(), "n", 2)] {
+        let stack = Stack::new().await;
+        stack.world.slow_creates(1);
+        let session = stack.create("new").await;
+        {
+            let _before = stack.dispatcher();
+            eventually("a create", async || stack.world.keys().len() == 1).await;
+        }
+        stack.expire_leases();
+        let _after = stack.dispatcher_with(&ring);
+        stack.until_delivered(&session, T1).await;
+        let keys = stack.world.keys();
+        assert_eq!((keys.len(), keys[0] == keys[1]), (2, generation == 1));
+        let row = stack.db.latest_sandbox(&session).await.expect("read");
+        let row = row.expect("a sandbox");
+        assert_eq!((&*row.driver_kid, row.generation.0), (kid, generation));
+    }
+}
+
+/// Waiting for a sandbox is no failure: neither of its node, nor of an API server that says nothing for a moment.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sandbox_that_takes_its_time_uses_up_no_attempts() {
+    let stack = Stack::new().await;
+    stack.world.slow_creates(7);
+    let session = stack.create("new").await;
+    let _dispatcher = stack.dispatcher();
+    eventually("it was waited for often", async || {
+        let wake = bex_store::wake::Channel::Dispatch;
+        stack.db.notify(wake, &session).await.expect("told");
+        stack.world.keys().len() == 7
+    })
+    .await;
+    stack.world.unknown_looks(1);
+    stack.world.sandbox(&session, 1, |s| s.alive = false);
+    stack.until_delivered(&session, T1).await;
+    assert_eq!(
+        stack.world.created(),
+        [format!("{session}-g1"), format!("{session}-g2")]
+    );
+}

@@ -191,6 +191,50 @@ async fn a_silent_turn_is_stopped_and_settled_by_the_deadline() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_silent_turn_s_last_words_are_waited_for_as_long_as_any() {
+    let mut stack = Stack::new().await;
+    stack.timings.turn_deadline = Duration::from_millis(400);
+    stack.timings.status_unreadable = Duration::from_secs(3600);
+    stack.world.on_turn(keeps_speaking(4));
+    stack.world.on_stop(|sandbox, turn| {
+        stops(6)(sandbox, turn);
+        // not readable at once
+        sandbox.read_faults = vec![ReadFault::Transport, ReadFault::CutWithSuccess(usize::MAX)];
+    });
+    let session = stack.delivered("new").await;
+    let _completer = stack.completer("a");
+    let turn = stack.until_settled(&session, T1).await;
+    assert_eq!(
+        (outcome(&turn), turn.ended_by),
+        ((Verdict::Complete, None), Some(EndedBy::Deadline))
+    );
+    assert_eq!(stack.parts(&session), parts(6));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_silent_turn_whose_last_words_can_not_be_read_is_settled_in_the_end() {
+    let mut stack = Stack::new().await;
+    stack.timings.turn_deadline = Duration::from_millis(400);
+    stack.world.on_turn(keeps_speaking(4));
+    // readable before it is stopped and never after it
+    stack.world.on_stop(|sandbox, _| {
+        let fine = ReadFault::CutWithSuccess(usize::MAX);
+        sandbox.read_faults = [ReadFault::Transport, fine].repeat(10_000);
+    });
+    let session = stack.delivered("new").await;
+    let _completer = stack.completer("a");
+    let turn = stack.until_settled(&session, T1).await;
+    assert_eq!(
+        (outcome(&turn), turn.ended_by),
+        (
+            (Verdict::Truncated, Some(R::TurnDeadline)),
+            Some(EndedBy::Deadline)
+        )
+    );
+    assert_eq!(stack.parts(&session), parts(4));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_stop_that_did_not_reach_the_driver_is_asked_again() {
     let stack = Stack::new().await;
     stack.world.on_turn(keeps_speaking(4));

@@ -104,6 +104,11 @@ impl Stack {
     }
 
     pub fn dispatcher(&self) -> Loops {
+        self.dispatcher_with(&format!("k:{}", "ab".repeat(32)))
+    }
+
+    /// With this ring of driver keys.
+    pub fn dispatcher_with(&self, ring: &str) -> Loops {
         let profiles = Profiles::parse(PROFILES, Deployment::Local, None).expect("profiles");
         let dispatcher = Dispatcher::new(DispatcherDeps {
             db: self.db.clone(),
@@ -111,7 +116,7 @@ impl Stack {
             rpc: self.world.clone(),
             lifecycle: self.world.clone(),
             plans: Plans::new(profiles, BTreeMap::new()),
-            driver_keys: KeyRing::parse(&format!("k:{}", "ab".repeat(32))).expect("a ring"),
+            driver_keys: KeyRing::parse(ring).expect("a ring"),
             timings: self.timings,
             notices: self.notices.clone(),
             metrics: self.metrics.dispatch.clone(),

@@ -1,17 +1,20 @@
 //! Scripted sandboxes: what the loops see of them is real windows of made-up logs, with the faults a test asks for.
 
 use std::collections::{BTreeMap, HashMap};
+use std::io;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bex_api::exec_client::{ExecFailure, ExecTarget, ReadAnswer, Room, SandboxRpc};
+use bex_api::exec_client::{ExecFailure, ExecTarget, ReadAnswer, Reading, Room, SandboxRpc};
 use bex_api::sandbox::{
-    CreateError, DeleteError, Deleted, Lifecycle, ListError, Look, Made, SandboxName, SandboxPlan,
+    Again, CreateError, DeleteError, Deleted, Lifecycle, ListError, Look, Made, SandboxName,
+    SandboxPlan,
 };
 use bex_proto::exec::{LogWindow, WindowEnding, WindowHeader};
 use bex_proto::launch::{CONTAINER, namespace_of, pod_of};
 use bex_proto::limits;
+use bex_proto::session::FailureReason;
 use bex_proto::transcript::sha256_hex;
 use bex_proto::{Generation, SessionId, TurnNo};
 use bytes::Bytes;
@@ -59,6 +62,9 @@ struct State {
     sandboxes: HashMap<(SessionId, Generation), Sandbox>,
     created: Vec<String>,
     create_faults: Vec<CreateError>,
+    slow_creates: u32,
+    unknown_looks: u32,
+    keys: Vec<String>,
     deleted: Vec<String>,
     delete_failures: u32,
     stopped: Vec<(SessionId, TurnNo)>,
@@ -114,6 +120,21 @@ impl World {
         self.state().create_faults = faults;
     }
 
+    /// So many creates find their sandbox still being made.
+    pub fn slow_creates(&self, times: u32) {
+        self.state().slow_creates = times;
+    }
+
+    /// So many looks tell nothing.
+    pub fn unknown_looks(&self, times: u32) {
+        self.state().unknown_looks = times;
+    }
+
+    /// The driver key of each create.
+    pub fn keys(&self) -> Vec<String> {
+        self.state().keys.clone()
+    }
+
     pub fn fail_deletes(&self, times: u32) {
         self.state().delete_failures = times;
     }
@@ -154,12 +175,12 @@ impl World {
         }
     }
 
-    fn read(
+    fn answer(
         &self,
         target: &ExecTarget,
+        reading: Reading,
         turn: TurnNo,
         offset: u64,
-        with_status: bool,
     ) -> ReadAnswer {
         let mut state = self.state();
         let Some(sandbox) = state
@@ -187,7 +208,8 @@ impl World {
         if let Some(ReadFault::Refused(status)) = fault {
             return ReadAnswer::failed(ExecFailure::Refused(status));
         }
-        let status = sandbox.status.clone().filter(|_| with_status);
+        let status = sandbox.status.clone();
+        let status = status.filter(|_| reading == Reading::Status);
         let Some(log) = sandbox.logs.get(&turn) else {
             return ReadAnswer {
                 header: Some(WindowHeader { status, log: None }),
@@ -290,26 +312,16 @@ fn window(
 
 #[async_trait]
 impl SandboxRpc for World {
-    async fn observe(
+    async fn read(
         &self,
         target: &ExecTarget,
+        reading: Reading,
         turn: TurnNo,
         offset: u64,
         room: Room,
     ) -> ReadAnswer {
         self.enter().await;
-        fitted(self.read(target, turn, offset, true), room)
-    }
-
-    async fn read_transcript(
-        &self,
-        target: &ExecTarget,
-        turn: TurnNo,
-        offset: u64,
-        room: Room,
-    ) -> ReadAnswer {
-        self.enter().await;
-        fitted(self.read(target, turn, offset, false), room)
+        fitted(self.answer(target, reading, turn, offset), room)
     }
 
     async fn deliver_turn(
@@ -378,6 +390,7 @@ impl Lifecycle for World {
     async fn create(&self, plan: &SandboxPlan) -> Result<Made, CreateError> {
         self.enter().await;
         let mut state = self.state();
+        state.keys.push(plan.key.to_hex());
         if !state.create_faults.is_empty() {
             return Err(state.create_faults.remove(0));
         }
@@ -400,6 +413,15 @@ impl Lifecycle for World {
                 speech(sandbox, legacy.turn);
             }
         }
+        if state.slow_creates > 0 {
+            state.slow_creates -= 1;
+            return Err(CreateError::Refused {
+                what: "the pod is not started",
+                reason: FailureReason::ClusterFull,
+                again: Again::WhileTimeLasts,
+                source: io::Error::other("it is still being started"),
+            });
+        }
         Ok(Made {
             namespace: namespace_of(&plan.workspace),
             pod_uid: format!("uid-{pod}"),
@@ -409,7 +431,11 @@ impl Lifecycle for World {
     }
 
     async fn look(&self, sandbox: &SandboxName) -> Look {
-        let state = self.state();
+        let mut state = self.state();
+        if state.unknown_looks > 0 {
+            state.unknown_looks -= 1;
+            return Look::Unknown;
+        }
         let alive = state
             .sandboxes
             .get(&(sandbox.session.clone(), sandbox.generation))

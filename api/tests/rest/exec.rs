@@ -66,7 +66,7 @@ async fn refusals_of_the_gateway_keep_their_meaning() {
 async fn there_must_be_a_sandbox() {
     let world = World::new().await;
     let waiting = world.create().await;
-    let gone = world.finished(SandboxAfter::Gone).await;
+    let gone = world.finished(SandboxAfter::Stopping).await;
     for session in [waiting, gone] {
         let answer = world
             .post(OPERATOR, &path(&session, "/exec"), &json!({"argv": ["ls"]}))

@@ -30,7 +30,7 @@ async fn settled(world: &World, parts: std::ops::Range<u32>) -> bex_proto::Sessi
             &session,
             TurnNo(1),
             bex_proto::Generation(1),
-            SandboxAfter::Gone,
+            SandboxAfter::Stopping,
         )
         .await;
     session
@@ -194,5 +194,26 @@ async fn what_a_workspace_keeps_no_longer_is_swept() {
     assert_eq!(
         (cleared.get("days"), &cleared["effectiveDays"]),
         (None, &json!(0))
+    );
+}
+
+#[tokio::test]
+async fn what_cannot_be_swept_keeps_nothing_else_from_it() {
+    let world = World::new().await;
+    let stuck = settled(&world, 0..3).await;
+    let (mate, other) = (settled(&world, 0..3).await, settled(&world, 0..3).await);
+    world.sql(&format!(
+        "UPDATE sessions SET created_at = now() - interval '8 days', updated_at = now() - interval '8 days';
+         UPDATE sessions SET workspace_id = 'a-first-one' WHERE id IN ('{stuck}', '{mate}');
+         UPDATE sessions SET created_at = created_at - interval '1 day' WHERE id = '{stuck}';
+         CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''stuck''; END';
+         CREATE TRIGGER fail BEFORE DELETE ON sessions FOR EACH ROW WHEN (OLD.id = '{stuck}') EXECUTE FUNCTION fail()"
+    ));
+    let swept = sweep(&world.db, 7).await.unwrap();
+    assert_eq!((swept.sessions, swept.parts, swept.failed), (2, 6, 1));
+    assert_eq!(world.sql("SELECT id FROM sessions"), stuck.as_str());
+    assert_eq!(
+        world.sql("SELECT string_agg(session_id, ' ' ORDER BY id) FROM audit_events WHERE action = 'session.expire'"),
+        format!("{mate} {other}")
     );
 }

@@ -21,7 +21,7 @@ async fn cancel_may_be_repeated_and_ends_only_what_is_active() {
         world.sql("SELECT count(*) FROM audit_events WHERE action = 'session.cancel'"),
         "1"
     );
-    let done = world.finished(SandboxAfter::Gone).await;
+    let done = world.finished(SandboxAfter::Stopping).await;
     let shown = world
         .post(OPERATOR, &path(&done, "/cancel"), &Value::Null)
         .await
@@ -67,7 +67,7 @@ async fn delete_waits_for_the_living_and_the_law() {
     delete(&running).await.refused("not_deletable");
     let idle = world.finished(SandboxAfter::Idle).await;
     delete(&idle).await.refused("not_deletable");
-    let session = world.finished(SandboxAfter::Gone).await;
+    let session = world.finished(SandboxAfter::Stopping).await;
     let hold = path(&session, "/legal-hold");
     world.call(ADMIN, "POST", &hold).await.ok(200);
     delete(&session).await.refused("legal_hold");

@@ -117,7 +117,7 @@ async fn a_workspace_has_a_live_limit() {
             &first,
             bex_proto::TurnNo(1),
             bex_proto::Generation(1),
-            SandboxAfter::Gone,
+            SandboxAfter::Stopping,
         )
         .await;
     // the refused request's key was not used up
@@ -179,7 +179,7 @@ async fn pages_are_stable_while_sessions_are_created() {
 async fn filters_choose() {
     let world = World::new().await;
     let (done, archived, live) = (
-        world.finished(SandboxAfter::Gone).await,
+        world.finished(SandboxAfter::Stopping).await,
         world.create().await,
         world.create().await,
     );

@@ -343,7 +343,7 @@ impl World {
         );
     }
 
-    /// What the Completer does when the driver ended an empty turn well.
+    /// What the Completer does when the driver ended an empty turn well; a sandbox that is to stop is gone then.
     pub async fn settle(
         &self,
         session: &SessionId,
@@ -393,6 +393,10 @@ impl World {
         };
         let settled = self.db.settle(&lease, &settle).await.unwrap();
         assert!(matches!(settled, Settled::Now { .. }), "{settled:?}");
+        if sandbox == SandboxAfter::Stopping {
+            // as after its teardown
+            assert!(self.db.mark_gone(&lease, generation).await.unwrap());
+        }
         self.db
             .release_lease(&lease, Duration::ZERO, bex_store::leases::Round::Done)
             .await

@@ -47,7 +47,7 @@ async fn a_live_idle_driver_gets_the_turn_and_the_ticket_names_it() {
 #[tokio::test]
 async fn without_a_driver_a_sandbox_is_dispatched_and_the_ticket_waits_for_it() {
     let world = World::new().await;
-    let session = world.finished(SandboxAfter::Gone).await;
+    let session = world.finished(SandboxAfter::Stopping).await;
     let begun = world
         .post(OPERATOR, &path(&session, "/turns"), &prompt("again"))
         .await
@@ -89,7 +89,7 @@ async fn without_a_driver_a_sandbox_is_dispatched_and_the_ticket_waits_for_it() 
 #[tokio::test]
 async fn a_repeated_key_begins_one_turn() {
     let world = Arc::new(World::new().await);
-    let session = world.finished(SandboxAfter::Gone).await;
+    let session = world.finished(SandboxAfter::Stopping).await;
     let turns = path(&session, "/turns");
     let once = |world: Arc<World>, turns: String| async move {
         world
@@ -184,7 +184,7 @@ async fn a_driver_that_is_done_is_settled_first() {
 #[tokio::test]
 async fn sessions_that_take_no_turn_say_why() {
     let world = World::new().await;
-    let session = world.finished(SandboxAfter::Gone).await;
+    let session = world.finished(SandboxAfter::Stopping).await;
     let turns = path(&session, "/turns");
     let begin = async || world.post(OPERATOR, &turns, &prompt("again")).await;
     world.sql(&format!(

@@ -338,7 +338,7 @@ impl Db {
             "provisioning_failed",
             "UPDATE sessions SET phase = CASE phase WHEN 'canceling' THEN 'canceled' ELSE 'failed' END,
                     canceled_at = CASE phase WHEN 'canceling' THEN now() END,
-                    failure_reason = $2, updated_at = now() WHERE id = $1",
+                    failure_reason = CASE phase WHEN 'canceling' THEN NULL ELSE $2 END, updated_at = now() WHERE id = $1",
             &[text(&session), text(&failure.as_str())],
         )
         .await?;

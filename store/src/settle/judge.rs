@@ -74,6 +74,8 @@ pub struct Facts {
     pub mismatch: bool,
     /// See [`Cause`].
     pub cause: Cause,
+    /// Somebody asked to stop the turn.
+    pub stop_requested: bool,
     /// See [`Legacy`].
     pub legacy: Option<Legacy>,
 }
@@ -152,7 +154,9 @@ fn ended_by(facts: &Facts) -> EndedBy {
     match (facts.cause, state) {
         (Cause::Canceled, _) => EndedBy::Canceled,
         (Cause::Deadline, _) => EndedBy::Deadline,
-        (_, Some(TurnState::Stopped)) => EndedBy::Stopped,
+        (_, Some(TurnState::Stopped)) if facts.stop_requested => EndedBy::Stopped,
+        // asked by a Completer that could not settle it any more
+        (_, Some(TurnState::Stopped)) => EndedBy::Deadline,
         (Cause::Lost, None) => EndedBy::Lost,
         _ => EndedBy::Agent,
     }
@@ -181,6 +185,7 @@ mod tests {
             unstorable: false,
             mismatch: false,
             cause: Cause::DriverEnded,
+            stop_requested: false,
             legacy: None,
         }
     }
@@ -297,6 +302,8 @@ mod tests {
     fn who_ended_it_stands_beside_the_verdict() {
         let mut stopped = facts();
         stopped.declared.as_mut().expect("declared").state = TurnState::Stopped;
+        assert_eq!(judge(&stopped).2, EndedBy::Deadline, "nobody asked");
+        stopped.stop_requested = true;
         assert_eq!(judge(&stopped), (Verdict::Complete, None, EndedBy::Stopped));
         assert_eq!(
             judge(&Facts {

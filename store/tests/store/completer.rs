@@ -147,7 +147,22 @@ async fn since_when_nothing_clear_was_seen_outlives_who_saw_it() {
     let lease = claim().await;
     assert!(lease.unclear_since.is_some());
     release(lease, Round::Done).await;
-    assert_eq!(claim().await.unclear_since, None);
+    // who did not look has seen nothing unclear
+    let lease = claim().await;
+    assert_eq!((lease.unclear_since, lease.unseen), (None, false));
+    release(lease, Round::Unseen).await;
+    let lease = claim().await;
+    assert_eq!((lease.unclear_since, lease.unseen), (None, true));
+    release(lease, Round::Unclear).await;
+    let lease = claim().await;
+    let since = lease.unclear_since;
+    assert!(since.is_some() && !lease.unseen);
+    release(lease, Round::Unseen).await;
+    let lease = claim().await;
+    assert_eq!((lease.unclear_since, lease.unseen), (since, true));
+    release(lease, Round::Done).await;
+    let lease = claim().await;
+    assert_eq!((lease.unclear_since, lease.unseen), (None, false));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

@@ -2,7 +2,7 @@
 
 use bex_proto::session::{FailureReason, Phase, TruncationReason, Verdict};
 use bex_proto::{Generation, TurnNo};
-use bex_store::dispatch::{BeginDelivery, BeginGeneration, Delivery, Step};
+use bex_store::dispatch::{Attempt, BeginDelivery, BeginGeneration, Delivery, Step};
 use bex_store::sandboxes::SandboxState;
 use std::time::Duration;
 
@@ -61,7 +61,7 @@ async fn a_claimed_turn_is_nobody_elses_until_the_lease_ends() {
     assert!(
         !store
             .db
-            .retry_dispatch(&first, Duration::ZERO)
+            .retry_dispatch(&first, Attempt::Failed, Duration::ZERO)
             .await
             .unwrap()
     );
@@ -69,7 +69,7 @@ async fn a_claimed_turn_is_nobody_elses_until_the_lease_ends() {
     assert!(
         store
             .db
-            .retry_dispatch(&second, Duration::from_secs(3600))
+            .retry_dispatch(&second, Attempt::Waited, Duration::from_secs(3600))
             .await
             .unwrap()
     );
@@ -83,7 +83,8 @@ async fn a_claimed_turn_is_nobody_elses_until_the_lease_ends() {
         "not due for an hour"
     );
     store.db.make_dispatch_due(&session).await.unwrap();
-    assert_eq!(store.claim_dispatch(&session).await.attempts, 3);
+    let third = store.claim_dispatch(&session).await;
+    assert_eq!(third.attempts, 2, "to wait is no attempt");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
@@ -240,6 +241,19 @@ async fn failed_provisioning_settles_the_turn_and_the_session_together() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_canceled_session_did_not_fail() {
+    let store = Store::new().await;
+    let session = store.create().await;
+    let claim = store.claim_dispatch(&session).await;
+    store.db.request_cancel(&session).await.unwrap();
+    let failed = FailureReason::ProvisioningFailed;
+    let step = store.db.provisioning_failed(&claim, failed).await.unwrap();
+    assert_eq!(step, Step::Done);
+    let row = store.db.session(&session).await.unwrap().unwrap();
+    assert_eq!((row.phase, row.failure_reason), (Phase::Canceled, None));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_canceled_session_is_not_dispatched() {
     let store = Store::new().await;
     let session = store.create().await;
@@ -257,7 +271,7 @@ async fn a_canceled_session_is_not_dispatched() {
     let mut end = settle(
         TurnNo(1),
         bex_store::settle::Cause::Canceled,
-        bex_store::settle::SandboxAfter::Gone,
+        bex_store::settle::SandboxAfter::Stopping,
     );
     end.generation = Generation(0);
     store.db.settle(&lease, &end).await.unwrap();

@@ -19,7 +19,9 @@ async fn over(store: &Store, parts_stored: u32) -> SessionId {
     let session = store.running().await;
     store.append(&session, &parts(0..parts_stored)).await;
     let end = end_of(parts_stored);
-    store.settle(&session, Some(&end), SandboxAfter::Gone).await;
+    store
+        .settle(&session, Some(&end), SandboxAfter::Stopping)
+        .await;
     session
 }
 

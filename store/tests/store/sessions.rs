@@ -172,7 +172,10 @@ async fn a_turn_goes_to_the_idle_driver_or_to_a_fresh_sandbox() {
     let lease = store.lease(&session).await;
     store
         .db
-        .settle(&lease, &settle(TurnNo(2), Cause::Lost, SandboxAfter::Gone))
+        .settle(
+            &lease,
+            &settle(TurnNo(2), Cause::Lost, SandboxAfter::Stopping),
+        )
         .await
         .unwrap();
     store

@@ -82,7 +82,7 @@ async fn phase_tells_the_outcome_whatever_the_verdict() {
     }
     let session = store.running().await;
     store.append(&session, &parts(0..2)).await;
-    let lost = store.settle(&session, None, SandboxAfter::Gone).await;
+    let lost = store.settle(&session, None, SandboxAfter::Stopping).await;
     assert_eq!(
         lost,
         now(
@@ -137,7 +137,7 @@ async fn what_was_recorded_before_a_crash_still_counts() {
         RecordedEnd::Refused
     );
     // the next Completer never saw the record itself
-    let settled = store.settle(&session, None, SandboxAfter::Gone).await;
+    let settled = store.settle(&session, None, SandboxAfter::Stopping).await;
     assert_eq!(settled, now(Verdict::Complete, None, Phase::Completed));
 }
 
@@ -218,7 +218,7 @@ async fn another_generation_cannot_settle_the_turn() {
     let store = Store::new().await;
     let session = store.running().await;
     let lease = store.lease(&session).await;
-    let mut request = settle(T1, Cause::Lost, SandboxAfter::Gone);
+    let mut request = settle(T1, Cause::Lost, SandboxAfter::Stopping);
     request.generation = Generation(2);
     assert_eq!(
         store.db.settle(&lease, &request).await.unwrap(),

@@ -135,6 +135,7 @@ impl Store {
             .unwrap()
     }
 
+    /// A sandbox that is to stop is gone then.
     pub async fn settle(
         &self,
         session: &SessionId,
@@ -155,6 +156,10 @@ impl Store {
             .settle(&lease, &settle(T1, cause, sandbox))
             .await
             .unwrap();
+        if sandbox == SandboxAfter::Stopping {
+            // as after its teardown
+            assert!(self.db.mark_gone(&lease, G1).await.unwrap());
+        }
         assert!(
             self.db
                 .release_lease(&lease, Duration::ZERO, bex_store::leases::Round::Done)

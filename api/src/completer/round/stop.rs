@@ -10,6 +10,7 @@ use super::super::decide::{Again, Log};
 use super::super::harvest::HarvestFault;
 use super::super::settle::{Ending, TurnEndKnown};
 use super::{AT_ONCE, RoundEnd, RoundFault, Work};
+use crate::clock::age;
 use crate::exec_client::ExecFailure;
 
 /// After a stop: how long the driver has for its turn-end within one round.
@@ -25,8 +26,8 @@ impl Completer {
         }
     }
 
-    /// Stops the turn so that its log gets its end, reads the rest, settles. A canceled session whose log can not be read
-    /// just now is tried again until its time is over.
+    /// Stops the turn so that its log gets its end, reads the rest, settles. A log that can not be read just now is tried again, for as
+    /// long as a canceled session has, or a log may be unreadable.
     pub(super) async fn stop_then_settle(
         &self,
         work: &Work<'_>,
@@ -49,7 +50,10 @@ impl Completer {
                     Err(HarvestFault::Moved) => return Ok(AT_ONCE),
                     Err(HarvestFault::Store(error)) => return Err(error.into()),
                     Err(HarvestFault::Parser(error)) => return Err(RoundFault::Parser(error)),
-                    Err(HarvestFault::Exec(_)) if cause == Cause::Canceled => {
+                    Err(HarvestFault::Exec(_))
+                        if age(work.now, work.lease.unclear_since)
+                            < self.deps.timings.status_unreadable =>
+                    {
                         return Ok(self.again(Again::Unclear, Duration::ZERO));
                     }
                     Err(HarvestFault::Exec(_) | HarvestFault::Refused(_)) => break,

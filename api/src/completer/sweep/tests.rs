@@ -9,7 +9,7 @@ use bex_store::{Db, DbConfig};
 
 use super::*;
 use crate::config::Timings;
-use crate::exec_client::{ExecFailure, ExecTarget, ReadAnswer, Room, SandboxRpc};
+use crate::exec_client::{ExecFailure, ExecTarget, ReadAnswer, Reading, Room, SandboxRpc};
 use crate::notices::Notices;
 use crate::sandbox::{
     CreateError, DeleteError, Deleted, Lifecycle, ListError, Made, SandboxName, SandboxPlan,
@@ -46,10 +46,7 @@ struct Silent;
 
 #[async_trait]
 impl SandboxRpc for Silent {
-    async fn observe(&self, _: &ExecTarget, _: TurnNo, _: u64, _: Room) -> ReadAnswer {
-        ReadAnswer::failed(ExecFailure::Unreachable)
-    }
-    async fn read_transcript(&self, _: &ExecTarget, _: TurnNo, _: u64, _: Room) -> ReadAnswer {
+    async fn read(&self, _: &ExecTarget, _: Reading, _: TurnNo, _: u64, _: Room) -> ReadAnswer {
         ReadAnswer::failed(ExecFailure::Unreachable)
     }
     async fn deliver_turn(

@@ -255,11 +255,13 @@ impl Rig {
                 Cause::Lost
             },
             legacy: None,
-            sandbox: SandboxAfter::Gone,
+            sandbox: SandboxAfter::Stopping,
             failure: None,
         };
         let settled = self.db.settle(&lease, &settle).await.expect("settled");
         assert!(matches!(settled, Settled::Now { .. }), "{settled:?}");
+        let life = Generation(generation);
+        assert!(self.db.mark_gone(&lease, life).await.expect("gone"));
         let round = bex_store::leases::Round::Done;
         self.db
             .release_lease(&lease, Duration::ZERO, round)

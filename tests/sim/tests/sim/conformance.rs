@@ -1,25 +1,29 @@
 //! The model is held to PostgreSQL: the same random operations, and after each of them the same answer and the same rows.
 
-mod rows;
-
 use std::time::Duration;
 
-use bex_proto::driver::{Dropped, TurnDigest, TurnEnd, TurnState};
-use bex_proto::session::FailureReason;
-use bex_proto::{Generation, PartIndex, SessionId, TurnNo};
-use bex_store::dispatch::{BeginGeneration, Delivery, DispatchClaim};
-use bex_store::leases::{Lease, Round};
-use bex_store::sessions::NewTurn;
-use bex_store::settle::{Cause, Legacy, SandboxAfter, Settle};
-use bex_store::transcript::{Append, HarvestStep, Marks};
+use bex_proto::{Generation, SessionId, TurnNo};
+use bex_store::dispatch::DispatchClaim;
+use bex_store::leases::Lease;
 use bex_store::{Db, DbConfig};
 use bex_testpg::Database;
-use bytes::Bytes;
+
+/// Both answers, printed: the same, or the model is wrong.
+macro_rules! same {
+    ($pair:ident, $what:expr, $real:expr, $model:expr) => {{
+        let real = format!("{:?}", $real.expect("the server answers"));
+        let model = format!("{:?}", $model);
+        $pair.log.push(format!("{} -> {real}", $what));
+        assert_eq!(model, real, "{}", $pair.told());
+    }};
+}
+
+mod rows;
+mod speech;
+mod work;
 
 use crate::failpoints::new_session;
-use crate::gateway::part;
 use crate::rng::Rng;
-use crate::scenario::NEW_SANDBOX;
 use crate::store::Model;
 use rows::{sandbox_text, session_text, turn_text};
 
@@ -38,16 +42,6 @@ struct Pair {
     leases: Vec<Lease>,
     claims: Vec<DispatchClaim>,
     log: Vec<String>,
-}
-
-/// Both answers, printed: the same, or the model is wrong.
-macro_rules! same {
-    ($pair:ident, $what:expr, $real:expr, $model:expr) => {{
-        let real = format!("{:?}", $real.expect("the server answers"));
-        let model = format!("{:?}", $model);
-        $pair.log.push(format!("{} -> {real}", $what));
-        assert_eq!(model, real, "{}", $pair.told());
-    }};
 }
 
 impl Pair {
@@ -117,6 +111,19 @@ impl Pair {
         }
     }
 
+    /// A lease that was claimed, now or long ago.
+    fn lease(&self) -> Option<Lease> {
+        (!self.leases.is_empty()).then(|| {
+            let newest = self.leases.len() - 1;
+            let at = if self.rng.chance(700) {
+                newest
+            } else {
+                self.rng.index(newest + 1)
+            };
+            self.leases[at].clone()
+        })
+    }
+
     async fn step(&mut self) {
         match self.rng.below(34) {
             0..=7 => self.append().await,
@@ -138,377 +145,6 @@ impl Pair {
             _ => self.reads().await,
         }
         self.compare().await;
-    }
-
-    async fn append(&mut self) {
-        let id = self.session();
-        let turn = self.turn(&id);
-        let generation = self.generation(&id, turn);
-        let from = self.rng.below(12) as u32;
-        let mut parts = Vec::new();
-        for index in from..from + self.rng.below(6) as u32 {
-            if self.rng.chance(150) {
-                continue;
-            }
-            let other = if self.rng.chance(40) { "other " } else { "" };
-            parts.push(part(turn, index, text(index, other)));
-            if self.rng.chance(80) {
-                parts.push(part(turn, index, text(index, "again ")));
-            }
-        }
-        if self.rng.chance(200) {
-            parts.reverse();
-        }
-        let log_id = self.rng.pick(&["one", "two"]);
-        let at = self.model.harvest_offset(&id, generation, log_id);
-        let begins = if self.rng.chance(850) {
-            at
-        } else {
-            self.rng.below(3) * 10
-        };
-        let step = HarvestStep {
-            log_id,
-            from: begins,
-            to: begins + self.rng.below(20),
-        };
-        let batch = Append {
-            session: &id,
-            turn,
-            generation,
-            parts: &parts,
-            marks: if self.rng.chance(50) {
-                Marks::Unstorable
-            } else {
-                Marks::Clean
-            },
-            harvest: self.rng.chance(600).then_some(step),
-        };
-        let (real, model) = (self.db.append(batch).await, self.model.append(batch));
-        same!(
-            self,
-            format!("append {batch:?}"),
-            real,
-            model.expect("the model answers")
-        );
-    }
-
-    async fn turn_end(&mut self) {
-        let id = self.session();
-        let turn = self.turn(&id);
-        let generation = self.generation(&id, turn);
-        let parts = self.rng.below(8) as u32;
-        let mut digest = TurnDigest::default();
-        (0..parts).for_each(|index| digest.add(&text(index, "")));
-        if self.rng.chance(100) {
-            digest.add(b"not said");
-        }
-        let dropped = self.rng.chance(200).then_some(Dropped {
-            first: PartIndex(1),
-            last: PartIndex(2),
-            count: 2,
-            bytes: 3,
-        });
-        let states = [TurnState::Succeeded, TurnState::Failed, TurnState::Stopped];
-        let end = TurnEnd {
-            turn,
-            parts,
-            bytes: 1,
-            sha256: digest.hex(),
-            state: self.rng.pick(&states),
-            dropped,
-        };
-        let real = self.db.record_turn_end(&id, generation, &end).await;
-        let model = self.model.record_turn_end(&id, generation, &end);
-        same!(
-            self,
-            format!("record_turn_end {generation} {end:?}"),
-            real,
-            model
-        );
-    }
-
-    /// A lease that was claimed, now or long ago.
-    fn lease(&self) -> Option<Lease> {
-        (!self.leases.is_empty()).then(|| {
-            let newest = self.leases.len() - 1;
-            let at = if self.rng.chance(700) {
-                newest
-            } else {
-                self.rng.index(newest + 1)
-            };
-            self.leases[at].clone()
-        })
-    }
-
-    async fn settle(&mut self) {
-        let Some(lease) = self.lease() else { return };
-        let turn = self.turn(&lease.session);
-        let causes = [
-            Cause::DriverEnded,
-            Cause::StoreFailed,
-            Cause::Lost,
-            Cause::Deadline,
-            Cause::Canceled,
-        ];
-        let after = [
-            SandboxAfter::Idle,
-            SandboxAfter::Stopping,
-            SandboxAfter::Gone,
-        ];
-        let legacy = Legacy {
-            state: self.rng.pick(&[TurnState::Succeeded, TurnState::Failed]),
-            parts: self.rng.below(6) as u32,
-            whole: self.rng.chance(700),
-        };
-        let settle = Settle {
-            turn,
-            generation: self.generation(&lease.session, turn),
-            cause: self.rng.pick(&causes),
-            legacy: self.rng.chance(150).then_some(legacy),
-            sandbox: self.rng.pick(&after),
-            failure: self.rng.pick(&[None, Some(FailureReason::SandboxLost)]),
-        };
-        let real = self.db.settle(&lease, &settle).await;
-        let model = self.model.settle(&lease, &settle);
-        same!(self, format!("settle {lease:?} {settle:?}"), real, model);
-    }
-
-    async fn rejudge(&mut self) {
-        let Some(lease) = self.lease() else { return };
-        let waiting = self.db.turns_to_rejudge(&lease.session).await;
-        same!(
-            self,
-            "turns_to_rejudge",
-            waiting,
-            self.model.turns_to_rejudge(&lease.session)
-        );
-        let turn = self.turn(&lease.session);
-        let real = self.db.rejudge(&lease, turn).await;
-        same!(
-            self,
-            format!("rejudge {lease:?} {turn}"),
-            real,
-            self.model.rejudge(&lease, turn)
-        );
-    }
-
-    async fn claim(&mut self) {
-        let grace = self.rng.pick(&[Duration::ZERO, HOUR]);
-        let mut real = self
-            .db
-            .claim_leases("test", 100, grace)
-            .await
-            .expect("claimed");
-        let mut model = self.model.claim_leases(100, grace);
-        real.sort_by(|a, b| a.session.cmp(&b.session));
-        model.sort_by(|a, b| a.session.cmp(&b.session));
-        let plain = |leases: &[Lease]| -> Vec<_> {
-            let of = |l: &Lease| {
-                (
-                    l.session.clone(),
-                    l.fence,
-                    l.failures,
-                    l.unclear_since.is_some(),
-                )
-            };
-            leases.iter().map(of).collect()
-        };
-        self.log
-            .push(format!("claim_leases {grace:?} -> {:?}", plain(&real)));
-        assert_eq!(plain(&model), plain(&real), "{}", self.told());
-        self.leases.extend(real);
-        let claims = self
-            .db
-            .claim_dispatches("test", 100)
-            .await
-            .expect("claimed");
-        let mut model = self.model.claim_dispatches();
-        let mut real = claims.clone();
-        real.sort_by(|a, b| a.session.cmp(&b.session));
-        model.sort_by(|a, b| a.session.cmp(&b.session));
-        self.log.push(format!("claim_dispatches -> {real:?}"));
-        assert_eq!(model, real, "{}", self.told());
-        self.claims.extend(claims);
-    }
-
-    async fn release(&mut self) {
-        let Some(lease) = self.lease() else { return };
-        if self.rng.chance(200) {
-            let real = self.db.renew_lease(&lease).await;
-            same!(
-                self,
-                format!("renew {lease:?}"),
-                real,
-                self.model.renew_lease(&lease)
-            );
-            return;
-        }
-        let next = self.rng.pick(&[Duration::ZERO, Duration::ZERO, HOUR]);
-        let round = self.rng.pick(&[Round::Done, Round::Failed, Round::Unclear]);
-        let real = self.db.release_lease(&lease, next, round).await;
-        let model = self.model.release_lease(&lease, next, round);
-        same!(
-            self,
-            format!("release {lease:?} {next:?} {round:?}"),
-            real,
-            model
-        );
-    }
-
-    async fn dispatch(&mut self) {
-        if self.claims.is_empty() {
-            return;
-        }
-        let newest = self.claims.len() - 1;
-        let at = if self.rng.chance(800) {
-            newest
-        } else {
-            self.rng.index(newest + 1)
-        };
-        let claim = self.claims[at].clone();
-        let generation = self.generation(&claim.session, claim.turn);
-        match self.rng.below(4) {
-            0 => {
-                let real = self.db.begin_generation(&claim, &NEW_SANDBOX).await;
-                let model: BeginGeneration = self.model.begin_generation(&claim, &NEW_SANDBOX);
-                same!(self, format!("begin_generation {claim:?}"), real, model);
-            }
-            1 => {
-                let real = self.db.sandbox_ready(&claim, generation, "uid").await;
-                let model = self.model.sandbox_ready(&claim, generation, "uid");
-                same!(
-                    self,
-                    format!("sandbox_ready {claim:?} {generation}"),
-                    real,
-                    model
-                );
-            }
-            2 => {
-                let real = self.db.begin_delivery(&claim, generation).await;
-                let model = self.model.begin_delivery(&claim, generation);
-                same!(
-                    self,
-                    format!("begin_delivery {claim:?} {generation}"),
-                    real,
-                    model
-                );
-            }
-            _ => {
-                let delivery =
-                    self.rng
-                        .pick(&[Delivery::Accepted, Delivery::Accepted, Delivery::Unknown]);
-                let real = self.db.delivered(&claim, delivery).await;
-                let model = self.model.delivered(&claim, delivery);
-                same!(
-                    self,
-                    format!("delivered {claim:?} {delivery:?}"),
-                    real,
-                    model
-                );
-            }
-        }
-    }
-
-    async fn begin_turn(&mut self) {
-        let id = self.session();
-        let new = NewTurn {
-            session: id.clone(),
-            workspace: "acme".parse().expect("an id"),
-            prompt: "do it".into(),
-            idempotency: None,
-        };
-        let real = self.db.begin_turn(&new).await;
-        same!(
-            self,
-            format!("begin_turn {id}"),
-            real,
-            self.model.begin_turn(&id)
-        );
-    }
-
-    async fn lives(&mut self) {
-        let Some(lease) = self.lease() else { return };
-        let life = Generation(1 + self.rng.below(3) as u32);
-        match self.rng.below(4) {
-            0 => {
-                let session = &lease.session;
-                let real = self.db.lose_idle(session, life).await;
-                same!(
-                    self,
-                    format!("lose_idle {session} {life}"),
-                    real,
-                    self.model.lose_idle(session, life)
-                );
-            }
-            2 => {
-                let real = self.db.begin_stopping(&lease, life).await;
-                same!(
-                    self,
-                    format!("begin_stopping {lease:?} {life}"),
-                    real,
-                    self.model.begin_stopping(&lease, life)
-                );
-            }
-            1 => {
-                let real = self.db.mark_gone(&lease, life).await;
-                same!(
-                    self,
-                    format!("mark_gone {lease:?} {life}"),
-                    real,
-                    self.model.mark_gone(&lease, life)
-                );
-            }
-            _ => {
-                let delay = self.rng.pick(&[Duration::ZERO, HOUR]);
-                let real = self.db.retry_teardown(&lease.session, life, delay).await;
-                self.model.retry_teardown(&lease.session, life, delay);
-                same!(self, format!("retry_teardown {life} {delay:?}"), real, ());
-            }
-        }
-    }
-
-    async fn verbs(&mut self) {
-        let id = self.session();
-        match self.rng.below(8) {
-            0 => {
-                let real = self.db.request_cancel(&id).await;
-                same!(
-                    self,
-                    format!("request_cancel {id}"),
-                    real,
-                    self.model.request_cancel(&id)
-                );
-            }
-            1 | 2 => {
-                self.db.archive(&id).await.expect("done");
-                self.model.archive(&id);
-            }
-            3..=5 => {
-                self.db.unarchive(&id).await.expect("done");
-                self.model.unarchive(&id);
-            }
-            _ => {
-                let turn = self.turn(&id);
-                let real = self.db.request_stop(&id, turn).await;
-                same!(
-                    self,
-                    format!("request_stop {id} {turn}"),
-                    real,
-                    self.model.request_stop(&id, turn)
-                );
-            }
-        }
-    }
-
-    fn expire(&mut self) {
-        for sql in [
-            "UPDATE leases SET until = now() - interval '1 second', next_due_at = now() WHERE until IS NOT NULL",
-            "UPDATE dispatches SET until = now() - interval '1 second' WHERE until IS NOT NULL",
-        ] {
-            self.database.sql(sql).expect("the statement is right");
-        }
-        self.model.expire();
-        self.log.push("all leases ran out".into());
     }
 
     async fn reads(&mut self) {
@@ -592,10 +228,6 @@ impl Pair {
             assert_eq!(model, Some(real), "{}", self.told());
         }
     }
-}
-
-fn text(index: u32, other: &str) -> Bytes {
-    format!(r#"{{"type":"text-delta","id":"t","delta":"{other}{index}"}}"#).into()
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bex_api::exec_client::{ExecFailure, ExecTarget, ReadAnswer};
+use bex_api::exec_client::{ExecFailure, ExecTarget, ReadAnswer, Reading};
 use bex_api::sandbox::{Look, SandboxName};
 use bex_proto::driver::{
     Dropped, TurnDigest, TurnEnd, TurnState, dropped_record, log_record, turn_end_record,
@@ -426,12 +426,18 @@ impl World {
     }
 
     /// Status and log from an offset, as the driver's own exec reads them.
-    pub fn read(&self, target: &ExecTarget, turn: TurnNo, offset: u64, status: bool) -> ReadAnswer {
+    pub fn read(
+        &self,
+        target: &ExecTarget,
+        reading: Reading,
+        turn: TurnNo,
+        offset: u64,
+    ) -> ReadAnswer {
         self.with_pod(&target.session, target.generation, |pod| {
             if !pod.alive {
                 return ReadAnswer::failed(ExecFailure::Terminated);
             }
-            pod.read(target.generation, turn, offset, status)
+            pod.read(target.generation, reading, turn, offset)
         })
         .unwrap_or_else(|| ReadAnswer::failed(ExecFailure::Terminated))
     }
@@ -454,9 +460,9 @@ impl Pod {
     fn read(
         &mut self,
         life: Generation,
+        reading: Reading,
         turn: TurnNo,
         offset: u64,
-        with_status: bool,
     ) -> ReadAnswer {
         if self
             .ambiguous
@@ -481,7 +487,7 @@ impl Pod {
         };
         ReadAnswer {
             header: Some(WindowHeader {
-                status: status.filter(|_| with_status),
+                status: status.filter(|_| reading == Reading::Status),
                 log: header,
             }),
             bytes,

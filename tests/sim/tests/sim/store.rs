@@ -98,6 +98,7 @@ pub struct LeaseRow {
     pub woken: bool,
     pub failures: u32,
     pub unclear_since: Option<Timestamp>,
+    pub unseen: bool,
 }
 
 /// One verdict, and when it was written by the clock that no store can step.

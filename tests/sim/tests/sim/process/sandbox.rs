@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use bex_api::exec_client::{ExecFailure, ExecTarget, ReadAnswer, Room, SandboxRpc};
+use bex_api::exec_client::{ExecFailure, ExecTarget, ReadAnswer, Reading, Room, SandboxRpc};
 use bex_api::sandbox::{
     CreateError, DeleteError, Deleted, Lifecycle, ListError, Look, Made, SandboxName, SandboxPlan,
 };
@@ -47,14 +47,17 @@ pub struct Sandboxes {
 }
 
 impl Sandboxes {
-    async fn read(
+    async fn answer(
         &self,
         target: &ExecTarget,
+        reading: Reading,
         turn: TurnNo,
         offset: u64,
-        status: bool,
     ) -> ReadAnswer {
-        let name = if status { "observe" } else { "read" };
+        let name = match reading {
+            Reading::Status => "observe",
+            Reading::Rest => "read",
+        };
         let (world, of) = (Arc::clone(&self.world), target.clone());
         let answer = self
             .process
@@ -62,7 +65,7 @@ impl Sandboxes {
                 Peer::Exec,
                 name,
                 move || {
-                    let answer = world.read(&of, turn, offset, status);
+                    let answer = world.read(&of, reading, turn, offset);
                     async move { answer }.boxed()
                 },
                 || ReadAnswer::failed(ExecFailure::Transport),
@@ -121,18 +124,15 @@ impl Sandboxes {
 
 #[async_trait]
 impl SandboxRpc for Sandboxes {
-    async fn observe(&self, target: &ExecTarget, turn: TurnNo, offset: u64, _: Room) -> ReadAnswer {
-        self.read(target, turn, offset, true).await
-    }
-
-    async fn read_transcript(
+    async fn read(
         &self,
         target: &ExecTarget,
+        reading: Reading,
         turn: TurnNo,
         offset: u64,
         _: Room,
     ) -> ReadAnswer {
-        self.read(target, turn, offset, false).await
+        self.answer(target, reading, turn, offset).await
     }
 
     async fn deliver_turn(

@@ -36,6 +36,7 @@ impl Model {
                     fence: lease.fence,
                     failures: lease.failures,
                     unclear_since: lease.unclear_since,
+                    unseen: lease.unseen,
                 }
             })
             .collect()
@@ -69,7 +70,9 @@ impl Model {
             row.unclear_since = match round {
                 Round::Done | Round::Failed => None,
                 Round::Unclear => row.unclear_since.or(Some(now)),
+                Round::Unseen => row.unclear_since,
             };
+            row.unseen = round == Round::Unseen;
             row.next_due_at = Some(if row.woken { now } else { later(now, next_due) });
             row.woken = false;
             true

@@ -49,6 +49,7 @@ impl Model {
             } else {
                 settle.cause
             },
+            stop_requested: turn.row.stop_requested_at.is_some(),
             legacy: settle.legacy,
         });
         turn.row.verdict = verdict;
@@ -120,6 +121,7 @@ impl Model {
             unstorable: row.row.unstorable,
             mismatch: row.row.mismatch.is_some(),
             cause: Cause::DriverEnded,
+            stop_requested: row.row.stop_requested_at.is_some(),
             legacy: None,
         };
         if !may_heal || judge(&facts).0 != Verdict::Complete {
@@ -163,7 +165,6 @@ impl Session {
             (SandboxAfter::Stopping, S::Creating | S::Turn | S::Idle) => {
                 life.row.state = S::Stopping;
             }
-            (SandboxAfter::Gone, _) => life.is_gone(),
             (SandboxAfter::Idle | SandboxAfter::Stopping, _) => {}
         }
     }
