@@ -4,21 +4,18 @@ mod body;
 
 use std::future::Future;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
-use bex_listener::{Meter, Options, Port};
+use bex_listener::{Meter, Options};
 use bex_proto::limits;
-use bex_tls::ServerTls;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use tokio::net::TcpListener;
 
 use crate::metrics::{Counted, ListenerLabel, ResultLabel, ServeMetrics};
-pub use bex_listener::{BodyError, Serving};
+pub use bex_listener::{BodyError, Port, Serving};
 pub use body::{ResponseBody, empty, full, problem};
 
 /// A request head must arrive within this time, and a connection without requests is closed after it.
@@ -39,9 +36,9 @@ pub struct ServeOptions {
     pub connections: usize,
 }
 
-/// Serves `listener` with `handle` until stopped.
+/// Serves `port` with `handle` until stopped.
 pub fn serve<H, F>(
-    listener: TcpListener,
+    port: impl Into<Port>,
     options: ServeOptions,
     metrics: ServeMetrics,
     handle: H,
@@ -51,23 +48,7 @@ where
     F: Future<Output = Response<ResponseBody>> + Send + 'static,
 {
     let meter = ListenerMeter::new(options, &metrics);
-    bex_listener::serve(listener, options.bounds(), meter, handle)
-}
-
-/// The same over TLS, for clients that are proved by their certificate.
-pub fn serve_proved<H, F>(
-    listener: TcpListener,
-    options: ServeOptions,
-    metrics: ServeMetrics,
-    tls: Arc<ServerTls>,
-    handle: H,
-) -> Serving
-where
-    H: Fn(Request<Incoming>, SocketAddr) -> F + Send + Sync + 'static,
-    F: Future<Output = Response<ResponseBody>> + Send + 'static,
-{
-    let meter = ListenerMeter::new(options, &metrics);
-    bex_listener::serve(Port::Proved(listener, tls), options.bounds(), meter, handle)
+    bex_listener::serve(port, options.bounds(), meter, handle)
 }
 
 impl ServeOptions {

@@ -27,7 +27,7 @@ use crate::metrics::{Level, Metrics};
 use crate::sandbox::Targets;
 use crate::sandbox::kubernetes::{ClientError, KubernetesTargets};
 use crate::sandbox::local::LocalTargets;
-use crate::serve::{ServeOptions, Serving, serve, serve_proved};
+use crate::serve::{Port, ServeOptions, Serving, serve};
 
 /// Connections of viewers: every stream its own, and some that are refused.
 pub const ATTACH_CONNECTIONS: usize = bex_proto::limits::STREAMS_PER_PROCESS + 500;
@@ -251,11 +251,13 @@ impl Parts {
 
     fn serve_exec(&self, port: TcpListener, options: ServeOptions, metrics: &Metrics) -> Serving {
         let (exec, metrics) = (Arc::clone(&self.exec), metrics.serve.clone());
-        let handle = move |request, peer| Arc::clone(&exec).handle(request, peer);
-        match &self.exec_tls {
-            None => serve(port, options, metrics, handle),
-            Some(tls) => serve_proved(port, options, metrics, Arc::clone(tls), handle),
-        }
+        let port = match &self.exec_tls {
+            None => Port::Plain(port),
+            Some(tls) => Port::Proved(port, Arc::clone(tls)),
+        };
+        serve(port, options, metrics, move |request, peer| {
+            Arc::clone(&exec).handle(request, peer)
+        })
     }
 
     /// Nothing new is accepted; viewers are told where to resume and what they saw is stored; what is open then has until the

@@ -203,7 +203,7 @@ fn heed(event: &Event, rooms: &Rooms) -> Then {
             Then::Nothing
         }
         Event::Notified {
-            channel: Channel::Wake | Channel::Dispatch,
+            channel: Channel::Wake | Channel::Dispatch | Channel::Remote | Channel::Machine,
             ..
         } => Then::Nothing,
         Event::Resumed => {

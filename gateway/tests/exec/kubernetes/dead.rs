@@ -1,12 +1,15 @@
 //! Pods that cannot be entered: each says so by its status, whatever address it still shows.
 
+use std::sync::Arc;
+
+use bex_gateway::sandbox::kubernetes::KubernetesTargets;
 use bex_proto::exec::Operation;
 use bex_proto::{Generation, TurnNo};
 use bex_testk8s::{ExecPlan, Image, Options, Refusal};
 use serde_json::{Value, json};
 
-use super::world::{IMAGE, NS, STYLES, World, read, run, world_pod};
-use crate::house::GENERATION;
+use super::world::{IMAGE, NS, PACE, STYLES, World, config, read, run, world_pod};
+use crate::house::{GENERATION, House};
 
 fn gone() -> (u16, String) {
     (404, "sandbox_terminated".into())
@@ -33,6 +36,23 @@ async fn a_missing_pod() {
         assert_eq!(world.call(&operation).await.problem(), gone());
     }
     assert!(world.cluster.execs().is_empty());
+}
+
+/// A proxy before the API server says 404 too, and so does the server of a path that it does not serve.
+#[tokio::test]
+async fn a_404_that_is_not_the_api_servers_word_about_the_pod() {
+    let mut world = World::new(Options::default()).await;
+    let config = config(&world.cluster);
+    let path = config.kubeconfig.as_deref().expect("a file");
+    let text = std::fs::read_to_string(path).expect("a file");
+    let mut file: Value = serde_json::from_str(&text).expect("a kubeconfig");
+    file["clusters"][0]["cluster"]["server"] = json!(format!("{}/elsewhere", world.cluster.url()));
+    std::fs::write(path, file.to_string()).expect("a file");
+    let targets = KubernetesTargets::new(config).await.expect("a client");
+    world.house = House::over(Arc::new(targets.with_pace(PACE)), world.session.clone()).await;
+    for operation in [read(0), run("true", None), stop()] {
+        assert_eq!(world.call(&operation).await.problem(), transport());
+    }
 }
 
 #[tokio::test]
