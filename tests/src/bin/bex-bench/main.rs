@@ -1,6 +1,6 @@
 //! `make bench`: the product's figures, each beside its floor, in one run.
 //!
-//! Arguments name sections (append, harvest, idle, replay, live, splice); without any, all run. Exits 1 when a floor does not hold.
+//! Arguments name sections; without any, all run. Exits 1 when a floor does not hold.
 
 mod append;
 mod harvest;
@@ -14,36 +14,44 @@ use std::process::ExitCode;
 
 use bex_tests::bench::database::Database;
 use bex_tests::bench::report;
+use clap::{Parser, ValueEnum};
 
 /// Of each measurement; the median is reported.
 const RUNS: usize = 5;
 
-const SECTIONS: [&str; 6] = ["append", "harvest", "idle", "replay", "live", "splice"];
+/// Figures that are measured together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Section {
+    Append,
+    Harvest,
+    Idle,
+    Replay,
+    Live,
+    Splice,
+}
+
+#[derive(Debug, Parser)]
+struct Args {
+    /// In their order; without any, all.
+    sections: Vec<Section>,
+}
 
 #[tokio::main]
 async fn main() -> anyhow::Result<ExitCode> {
-    let asked: Vec<String> = std::env::args().skip(1).collect();
-    if let Some(unknown) = asked.iter().find(|a| !SECTIONS.contains(&a.as_str())) {
-        anyhow::bail!(
-            "there is no section {unknown}; there are {}",
-            SECTIONS.join(", ")
-        );
-    }
+    let Args { sections: asked } = Args::parse();
     let mut figures = Vec::new();
-    for section in SECTIONS
-        .into_iter()
-        .filter(|s| asked.is_empty() || asked.iter().any(|a| a == s))
-    {
-        eprintln!("bench: {section}");
+    let wanted = |section: &&Section| asked.is_empty() || asked.contains(section);
+    for section in Section::value_variants().iter().filter(wanted) {
+        eprintln!("bench: {section:?}");
         // a server of its own for each, so that none pays for another's garbage
         let database = Database::start().await?;
         figures.extend(match section {
-            "append" => append::run(&database).await?,
-            "harvest" => harvest::run(&database).await?,
-            "idle" => idle::run(&database).await?,
-            "replay" => replay::run(&database).await?,
-            "live" => live::run(&database).await?,
-            _ => splice::run(&database).await?,
+            Section::Append => append::run(&database).await?,
+            Section::Harvest => harvest::run(&database).await?,
+            Section::Idle => idle::run(&database).await?,
+            Section::Replay => replay::run(&database).await?,
+            Section::Live => live::run(&database).await?,
+            Section::Splice => splice::run(&database).await?,
         });
     }
     Ok(
