@@ -14,6 +14,7 @@ mod migrations;
 mod notices;
 mod proof;
 mod reading;
+mod remote;
 mod retention;
 mod sessions;
 mod settling;
