@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bex_proto::session::{Phase, Verdict};
+use bex_proto::session::{DeliveryMode, Phase, Verdict};
 use bex_proto::{TurnNo, limits};
 use bex_store::dispatch::{BeginDelivery, Delivery, NewSandbox, Step};
 use bex_store::sessions::{BeginTurn, NewTurn};
@@ -212,6 +212,45 @@ async fn the_loser_of_the_idle_race_dispatches_again() {
         .await;
     }
     assert_eq!(live + fresh, 12);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sandbox_whose_own_deadline_is_near_gets_no_further_turn() {
+    let stack = Stack::new().await;
+    stack.world.on_turn(speaks(3));
+    let session = stack.create("new").await;
+    let (_dispatcher, _completer) = (stack.dispatcher(), stack.completer("a"));
+    stack.until_settled(&session, T1).await;
+    stack.world.short_lives();
+    let begun = stack.db.begin_turn(&second_turn(&session)).await;
+    assert!(
+        matches!(begun, Ok(BeginTurn::Delivering { .. })),
+        "{begun:?}"
+    );
+    let turn = stack.until_settled(&session, TurnNo(2)).await;
+    assert_eq!(
+        (outcome(&turn), turn.generation.0, turn.delivery_mode),
+        ((Verdict::Complete, None), 2, DeliveryMode::Fresh)
+    );
+    eventually("the old one is gone", async || {
+        stack.states(&session) == "1:gone 2:idle"
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_archived_sessions_sandbox_has_no_grace() {
+    let stack = Stack::new().await;
+    stack.world.on_turn(speaks(3));
+    let session = stack.create("new").await;
+    let (_dispatcher, _completer) = (stack.dispatcher(), stack.completer("a"));
+    stack.until_settled(&session, T1).await;
+    assert_eq!(stack.states(&session), "1:idle");
+    stack.db.archive(&session).await.expect("stored");
+    eventually("its sandbox is gone", async || {
+        stack.states(&session) == "1:gone"
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

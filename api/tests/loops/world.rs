@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use bex_api::exec_client::{ExecFailure, ExecTarget, ReadAnswer, Reading, Room, SandboxRpc};
 use bex_api::sandbox::{
     Again, CreateError, DeleteError, Deleted, Lifecycle, ListError, Look, Made, SandboxName,
-    SandboxPlan,
+    SandboxPlan, TurnLife,
 };
 use bex_proto::exec::{LogWindow, WindowEnding, WindowHeader};
 use bex_proto::launch::{CONTAINER, namespace_of, pod_of};
@@ -64,6 +64,7 @@ struct State {
     create_faults: Vec<CreateError>,
     slow_creates: u32,
     unknown_looks: u32,
+    short_lives: bool,
     keys: Vec<String>,
     deleted: Vec<String>,
     delete_failures: u32,
@@ -128,6 +129,11 @@ impl World {
     /// So many looks tell nothing.
     pub fn unknown_looks(&self, times: u32) {
         self.state().unknown_looks = times;
+    }
+
+    /// No sandbox that is there lives long enough for another turn.
+    pub fn short_lives(&self) {
+        self.state().short_lives = true;
     }
 
     /// The driver key of each create.
@@ -441,6 +447,13 @@ impl Lifecycle for World {
             .get(&(sandbox.session.clone(), sandbox.generation))
             .is_some_and(|s| s.alive);
         if alive { Look::Running } else { Look::Gone }
+    }
+
+    async fn turn_life(&self, _: &SandboxName) -> TurnLife {
+        match self.state().short_lives {
+            true => TurnLife::TooShort,
+            false => TurnLife::Enough,
+        }
     }
 
     async fn delete(&self, sandbox: &SandboxName) -> Result<Deleted, DeleteError> {
