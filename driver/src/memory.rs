@@ -159,6 +159,15 @@ mod tests {
 
     /// Files below a root: what they are called and what is in them.
     type Files = [(&'static str, &'static str)];
+    /// What it is, the process's own groups, files, used bytes and limit.
+    type Case = (
+        &'static str,
+        &'static str,
+        &'static Files,
+        Option<(u64, u64)>,
+    );
+
+    const STAT: &str = "anon 7\ninactive_file 30\nactive_file 20\ntotal_inactive_file 5\n";
 
     fn usage(own: &str, files: &Files) -> Option<Usage> {
         let root = tempfile::tempdir().expect("a directory");
@@ -174,8 +183,7 @@ mod tests {
     fn both_versions_and_every_place_of_a_limit() {
         let v2 = "0::/pod/c\n";
         let v1 = "4:memory:/pod/c\n3:cpuset:/\n0::/\n";
-        let stat = "anon 7\ninactive_file 30\nactive_file 20\ntotal_inactive_file 5\n";
-        let cases: [(&str, &str, &Files, Option<(u64, u64)>); 12] = [
+        let cases: [Case; 12] = [
             ("nothing there", v2, &[], None),
             (
                 "its own",
@@ -192,7 +200,7 @@ mod tests {
                 &[
                     ("pod/c/memory.max", "1000\n"),
                     ("pod/c/memory.current", "400\n"),
-                    ("pod/c/memory.stat", stat),
+                    ("pod/c/memory.stat", STAT),
                 ],
                 Some((350, 1000)),
             ),
@@ -240,7 +248,7 @@ mod tests {
                 &[
                     ("memory/pod/c/memory.limit_in_bytes", "1000\n"),
                     ("memory/pod/c/memory.usage_in_bytes", "400\n"),
-                    ("memory/pod/c/memory.stat", stat),
+                    ("memory/pod/c/memory.stat", STAT),
                 ],
                 Some((395, 1000)),
             ),

@@ -11,7 +11,7 @@ use bex_proto::launch::{
     AgentSpec, Isolation, Launch, LegacyTurn, Pace, SECRET_VARIABLE, is_credential_file,
 };
 use bex_proto::limits;
-use bex_redact::Secrets;
+use bex_redact::{Redactor, Secrets, TokenKey};
 
 /// A checked launch.
 pub struct Profile {
@@ -31,6 +31,8 @@ pub struct Profile {
     pub surroundings: Surroundings,
     /// What must not be said.
     pub secrets: Secrets,
+    /// Takes out what looks like a secret; its tokens are keyed for this sandbox.
+    pub redactor: Redactor,
     /// The one turn of a driver of the old form.
     pub legacy: Option<LegacyTurn>,
 }
@@ -135,6 +137,7 @@ fn check(launch: Launch) -> Result<Profile, Vec<&'static str>> {
         Some(key) if faults.is_empty() => Ok(Profile {
             session: launch.session,
             generation: launch.generation,
+            redactor: Redactor::new(bex_redact::Profile::Secrets, TokenKey::new(key.as_bytes())),
             key,
             listen: launch.listen,
             dir: launch.dir,

@@ -23,7 +23,7 @@ use crate::profile::Profile;
 
 /// This very program, wherever it lies.
 const SELF: &str = "/proc/self/exe";
-const ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
+static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
 const OWNER_WRITES: u32 = 0o200;
 
 /// Why a file is as it was.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bex_proto::driver::{TurnDigest, TurnEnd, TurnState};
 use bex_proto::ids::{PartIndex, TurnNo};
-use bex_redact::{Secrets, StreamRedactor};
+use bex_redact::{Redactor, Secrets, StreamRedactor};
 use bytes::Bytes;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
@@ -28,6 +28,7 @@ use crate::storable;
 pub struct TurnSink {
     turn: TurnNo,
     secrets: Secrets,
+    rules: Redactor,
     redactor: StreamRedactor,
     log: TurnLog,
     tail: Arc<Tail>,
@@ -40,10 +41,17 @@ pub struct TurnSink {
 
 impl TurnSink {
     /// A sink at the start of a turn whose log is open.
-    pub fn new(turn: TurnNo, secrets: Secrets, log: TurnLog, tail: Arc<Tail>) -> Self {
+    pub fn new(
+        turn: TurnNo,
+        secrets: Secrets,
+        rules: Redactor,
+        log: TurnLog,
+        tail: Arc<Tail>,
+    ) -> Self {
         Self {
             turn,
-            redactor: StreamRedactor::new(secrets.clone()),
+            redactor: StreamRedactor::new(secrets.clone()).with_rules(rules.clone()),
+            rules,
             secrets,
             log,
             tail,
@@ -59,8 +67,8 @@ impl TurnSink {
         self.turn
     }
 
-    /// Says a part: any bytes; what is no storable part is mended or replaced, see [`storable`]. Text that may be the beginning of
-    /// a credential is held back and comes out with a later part.
+    /// Says a part: any bytes; what is no storable part is mended or replaced, see [`storable`]. Text that may still become a
+    /// secret is held back and comes out with a later delta of its run or at the run's end, whatever time passes.
     pub fn say(&mut self, part: impl Into<Bytes>) {
         let mut redacted = std::mem::take(&mut self.redacted);
         self.redactor
@@ -78,9 +86,11 @@ impl TurnSink {
         self.say(storable::oversized(bytes));
     }
 
-    /// Says what went wrong.
+    /// Says what went wrong. Nobody reads on behind an error, so what was held back goes out before it.
     pub fn say_error(&mut self, text: &str) {
-        let text = self.secrets.redact_text(text).into_owned();
+        self.let_go();
+        let text = self.secrets.redact_text(text);
+        let text = self.rules.redact_str(&text);
         self.say_json(&json!({"type": "error", "errorText": shortened(&text)}));
     }
 
@@ -90,9 +100,7 @@ impl TurnSink {
     /// A disk that is full now may have room again soon, and without this line nobody could ever prove the turn: it is tried
     /// again until `give_up`, [`END_PATIENCE`] at most.
     pub async fn end(mut self, state: TurnState, give_up: &CancellationToken) -> Ended {
-        let mut redacted = std::mem::take(&mut self.redacted);
-        self.redactor.end(&mut redacted);
-        self.emit_all(&mut redacted);
+        self.let_go();
         let end = TurnEnd {
             turn: self.turn,
             parts: self.parts,
@@ -126,6 +134,13 @@ impl TurnSink {
             }
         }
         true
+    }
+
+    /// Ends every run: what was held back goes out.
+    fn let_go(&mut self) {
+        let mut redacted = std::mem::take(&mut self.redacted);
+        self.redactor.end(&mut redacted);
+        self.emit_all(&mut redacted);
     }
 
     fn emit_all(&mut self, redacted: &mut Vec<Bytes>) {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use bex_proto::driver::{DriverState, STATUS_FILE, Status};
 use bex_proto::ids::TurnNo;
-use bex_redact::Secrets;
+use bex_redact::{Redactor, Secrets};
 use serde_json::json;
 use tracing::error;
 
@@ -17,6 +17,7 @@ pub struct StatusFile {
     path: PathBuf,
     generation: Option<bex_proto::Generation>,
     secrets: Secrets,
+    redactor: Redactor,
 }
 
 /// What is written; an old driver's file leaves most of it out.
@@ -41,6 +42,7 @@ impl StatusFile {
             path: profile.dir.join(STATUS_FILE),
             generation: profile.legacy.is_none().then_some(profile.generation),
             secrets: profile.secrets.clone(),
+            redactor: profile.redactor.clone(),
         }
     }
 
@@ -69,7 +71,8 @@ impl StatusFile {
 
     /// Redacted and shortened at a character border.
     fn sayable(&self, text: &str) -> String {
-        shortened(&self.secrets.redact_text(text)).to_owned()
+        let text = self.secrets.redact_text(text);
+        shortened(&self.redactor.redact_str(&text)).to_owned()
     }
 }
 

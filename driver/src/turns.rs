@@ -185,7 +185,13 @@ impl Turns {
         drop(state);
         self.begun.send_replace(Some(turn));
         info!(%turn, "turn begins");
-        let sink = TurnSink::new(turn, self.profile.secrets.clone(), log, Arc::clone(&tail));
+        let sink = TurnSink::new(
+            turn,
+            self.profile.secrets.clone(),
+            self.profile.redactor.clone(),
+            log,
+            Arc::clone(&tail),
+        );
         self.tasks.spawn(
             Arc::clone(self)
                 .speak(prompt, sink, tail, stop)

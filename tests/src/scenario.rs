@@ -1,5 +1,6 @@
 //! Steps that many end-to-end tests take.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
@@ -7,6 +8,7 @@ use bex_proto::driver::log_file;
 use bex_proto::session::Phase;
 use bex_proto::{PartId, SessionId, TurnNo};
 use bytes::Bytes;
+use serde_json::Value;
 
 use crate::client::{ApiClient, Turn, Viewer};
 use crate::eventually;
@@ -83,7 +85,6 @@ pub fn same_parts(stored: &[(PartId, Bytes)], turn: u32, expected: &[Bytes]) -> 
             "{id} where {turn}.{index} was due"
         );
         let wanted = expected.get(index as usize);
-        let shown = |b: &[u8]| String::from_utf8_lossy(&b[..b.len().min(200)]).into_owned();
         ensure!(
             wanted == Some(bytes),
             "{id} is {} instead of {:?}",
@@ -98,6 +99,95 @@ pub fn same_parts(stored: &[(PartId, Bytes)], turn: u32, expected: &[Bytes]) -> 
         expected.len()
     );
     Ok(())
+}
+
+/// Checks that a turn's stored parts say what these say, under the indexes 0, 1, 2, …
+///
+/// A driver holds back text that may still become a secret and says it with a later delta of the same run: so deltas are compared as
+/// the text that they join to, each run by its kind, its id and how often it was begun; all other parts byte by byte and in order.
+///
+/// # Errors
+/// The first difference.
+pub fn same_said(stored: &[(PartId, Bytes)], turn: u32, expected: &[Bytes]) -> anyhow::Result<()> {
+    let of_turn = stored.iter().filter(|(id, _)| id.turn.0 == turn);
+    for (index, (id, _)) in (0u32..).zip(of_turn.clone()) {
+        ensure!(
+            *id == PartId::new(turn, index),
+            "{id} where {turn}.{index} was due"
+        );
+    }
+    let stored = Said::of(of_turn.map(|(_, part)| part));
+    let expected = Said::of(expected.iter());
+    for (index, (part, due)) in stored.others.iter().zip(&expected.others).enumerate() {
+        ensure!(
+            part == due,
+            "of the parts that are no deltas, number {index} is {} instead of {}",
+            shown(part),
+            shown(due)
+        );
+    }
+    ensure!(
+        stored.others.len() == expected.others.len(),
+        "{} parts that are no deltas instead of {}",
+        stored.others.len(),
+        expected.others.len()
+    );
+    for (run, text) in &expected.texts {
+        ensure!(
+            stored.texts.get(run) == Some(text),
+            "{run:?} says {:?} instead of {text:?}",
+            stored.texts.get(run)
+        );
+    }
+    ensure!(
+        stored.texts.len() == expected.texts.len(),
+        "{} runs instead of {}",
+        stored.texts.len(),
+        expected.texts.len()
+    );
+    Ok(())
+}
+
+fn shown(part: &[u8]) -> String {
+    String::from_utf8_lossy(&part[..part.len().min(200)]).into_owned()
+}
+
+/// What parts say, wherever the borders of their deltas are.
+struct Said<'a> {
+    others: Vec<&'a Bytes>,
+    /// By kind, id and how many parts that are no deltas named the id before: a run ends where one does.
+    texts: BTreeMap<(String, String, usize), String>,
+}
+
+impl<'a> Said<'a> {
+    fn of(parts: impl Iterator<Item = &'a Bytes>) -> Self {
+        let mut said = Self {
+            others: Vec::new(),
+            texts: BTreeMap::new(),
+        };
+        let mut named = BTreeMap::<String, usize>::new();
+        for part in parts {
+            let fields: Value = serde_json::from_slice(part).unwrap_or_default();
+            let field = |name: &str| fields[name].as_str().map(str::to_owned);
+            let id = field("id").or_else(|| field("toolCallId"));
+            let text = field("delta").or_else(|| field("inputTextDelta"));
+            match (field("type"), id, text) {
+                (Some(kind), Some(id), Some(text)) if kind.ends_with("-delta") => {
+                    let times = named.get(&id).copied().unwrap_or(0);
+                    *said.texts.entry((kind, id, times)).or_default() += &text;
+                }
+                (_, id, _) => {
+                    if let Some(id) = id {
+                        *named.entry(id).or_default() += 1;
+                    }
+                    said.others.push(part);
+                }
+            }
+        }
+        // a delta may be empty, or become so
+        said.texts.retain(|_, text| !text.is_empty());
+        said
+    }
 }
 
 /// Checks that a viewer was shown every stored part once, in order, unchanged.
@@ -198,5 +288,51 @@ impl StackOptions {
     pub fn api(mut self, name: &str, value: &str) -> Self {
         self.api_env.push((name.to_owned(), value.to_owned()));
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parts(texts: &[&str]) -> Vec<Bytes> {
+        texts
+            .iter()
+            .map(|t| Bytes::copy_from_slice(t.as_bytes()))
+            .collect()
+    }
+
+    #[test]
+    fn borders_of_deltas_may_move_and_nothing_else() {
+        let start = r#"{"type":"text-start","id":"1"}"#;
+        let delta = |text: &str| format!(r#"{{"type":"text-delta","id":"1","delta":"{text}"}}"#);
+        let end = r#"{"type":"text-end","id":"1"}"#;
+        let (ab, a, b, c) = (delta("ab"), delta("a"), delta("b"), delta("c"));
+        let expected = parts(&[start, &a, &b, end, start, &c, end]);
+        let check = |texts: &[&str]| {
+            let stored: Vec<_> = (0..)
+                .zip(parts(texts))
+                .map(|(index, part)| (PartId::new(1, index), part))
+                .collect();
+            same_said(&stored, 1, &expected).is_ok()
+        };
+        assert!(check(&[start, &a, &b, end, start, &c, end]));
+        assert!(check(&[start, &ab, end, start, &delta(""), &c, end]));
+        assert!(!check(&[start, &ab, end, start, end]), "a text is missing");
+        assert!(
+            !check(&[start, &b, &a, end, start, &c, end]),
+            "in another order"
+        );
+        assert!(!check(&[start, &ab, &c, end, start, end]), "in another run");
+        assert!(!check(&[start, &ab, end, start, &c, end, end]), "more");
+        assert!(!check(&[start, &ab, end, start, &c]), "less");
+        assert!(!check(&[
+            start,
+            &ab,
+            r#"{"id":"1","type":"text-end"}"#,
+            start,
+            &c,
+            end
+        ]));
     }
 }

@@ -8,6 +8,7 @@ mod isolation;
 mod legacy;
 mod logs;
 mod memory;
+mod redaction;
 mod sandbox;
 mod scrub;
 mod stream;

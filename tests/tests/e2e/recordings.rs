@@ -1,9 +1,11 @@
-//! Recorded streams through driver, gateway and store to a replay: every part byte-equal, in order, once.
+//! Recorded streams through driver, gateway and store to a replay. What is stored says what was recorded: parts that are no deltas byte by
+//! byte and in order, the deltas of each text as what they join to, because the driver holds back ends that may become a secret and their
+//! borders move by that. What viewers see is what is stored: every part byte-equal, in order, once.
 
 use bex_proto::SessionId;
 use bex_tests::client::{Ending, NewSession};
 use bex_tests::recording::{Recording, shared};
-use bex_tests::scenario::{same_parts, saw_everything, settled, stored};
+use bex_tests::scenario::{same_said, saw_everything, settled, stored};
 use bex_tests::stack::WORKSPACE;
 use bex_tests::{Stack, StackOptions};
 
@@ -27,7 +29,7 @@ async fn replays_whole(stack: &Stack, session: &SessionId, recording: &Recording
         "{name}"
     );
     let parts = stored(&stack.operator(), session).await.unwrap();
-    same_parts(&parts, 1, &recording.parts).expect(&name);
+    same_said(&parts, 1, &recording.parts).expect(&name);
     let mut replay = stack.watch(session).await.unwrap();
     assert_eq!(replay.to_end().await.unwrap(), Ending::Done, "{name}");
     saw_everything(&parts, &replay.parts()).expect(&name);
@@ -93,7 +95,7 @@ async fn watched_by_many(profile: &str) {
     let turn = settled(&stack.operator(), &session, 1).await.unwrap();
     assert_eq!(turn.verdict, "complete", "{turn:?}");
     let parts = stored(&stack.operator(), &session).await.unwrap();
-    same_parts(&parts, 1, &recording.parts).unwrap();
+    same_said(&parts, 1, &recording.parts).unwrap();
     for viewer in [&first, &second, &late] {
         saw_everything(&parts, &viewer.parts()).unwrap();
         assert_eq!(viewer.of_kind("start").len(), 1, "one message per stream");
