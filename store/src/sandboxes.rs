@@ -282,29 +282,32 @@ impl Db {
         .await
     }
 
-    /// A teardown failed: the next one not before `delay`.
+    /// A teardown failed: the next one not before `delay`. False when the lease was lost: whoever has it now does not wait.
     ///
     /// # Errors
     /// Store trouble only.
     pub async fn retry_teardown(
         &self,
-        session: &SessionId,
+        lease: &Lease,
         life: Generation,
         delay: Duration,
-    ) -> Result<(), StoreError> {
-        self.execute(
-            "retry_teardown",
-            "UPDATE sandboxes SET teardown_attempts = teardown_attempts + 1,
-                    teardown_after = now() + $3 * interval '1 second'
-              WHERE session_id = $1 AND generation = $2",
-            &[
-                text(&session.as_str()),
-                int4(&number(life.0)),
-                float8(&seconds(delay)),
-            ],
-        )
-        .await
-        .map(drop)
+    ) -> Result<bool, StoreError> {
+        let rows = self
+            .execute(
+                "retry_teardown",
+                "UPDATE sandboxes SET teardown_attempts = teardown_attempts + 1,
+                        teardown_after = now() + $4 * interval '1 second'
+                  WHERE session_id = $1 AND generation = $2
+                    AND EXISTS (SELECT 1 FROM leases l WHERE l.session_id = $1 AND l.fence = $3)",
+                &[
+                    text(&lease.session.as_str()),
+                    int4(&number(life.0)),
+                    int8(&lease.fence),
+                    float8(&seconds(delay)),
+                ],
+            )
+            .await?;
+        Ok(rows == 1)
     }
 
     async fn move_sandbox(

@@ -82,5 +82,5 @@ completer_store! {
     /// Only of what was seen to be gone.
     fn mark_gone(lease: &Lease, life: Generation) -> Result<bool, StoreError>;
     /// Another removal, later.
-    fn retry_teardown(session: &SessionId, life: Generation, delay: Duration) -> Result<(), StoreError>;
+    fn retry_teardown(lease: &Lease, life: Generation, delay: Duration) -> Result<bool, StoreError>;
 }

@@ -86,6 +86,6 @@ impl Completer {
             }
         }
         let delay = backoff(limits::TEARDOWN_BACKOFF, sandbox.teardown_attempts);
-        db.retry_teardown(session, generation, delay).await
+        db.retry_teardown(lease, generation, delay).await.map(drop)
     }
 }

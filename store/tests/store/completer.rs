@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bex_proto::limits;
-use bex_store::leases::Round;
+use bex_store::leases::{Lease, Round};
 use bex_store::sandboxes::SandboxState;
 use bex_store::settle::{Cause, SandboxAfter, Settled};
 
@@ -189,11 +189,13 @@ async fn an_idle_sandbox_is_due_after_its_grace_and_torn_down_once() {
     store.db.touch_idle(&session).await.unwrap();
     let lease = claim(limits::IDLE_GRACE).await.pop().unwrap();
     assert!(store.db.begin_stopping(&lease, G1).await.unwrap());
-    store
-        .db
-        .retry_teardown(&session, G1, Duration::from_secs(600))
-        .await
-        .unwrap();
+    let later = Duration::from_secs(600);
+    let lost = Lease {
+        fence: lease.fence - 1,
+        ..lease.clone()
+    };
+    assert!(!store.db.retry_teardown(&lost, G1, later).await.unwrap());
+    assert!(store.db.retry_teardown(&lease, G1, later).await.unwrap());
     store
         .db
         .release_lease(&lease, Duration::ZERO, Round::Failed)

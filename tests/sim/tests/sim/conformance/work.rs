@@ -182,9 +182,14 @@ impl Pair {
             }
             _ => {
                 let delay = self.rng.pick(&[Duration::ZERO, HOUR]);
-                let real = self.db.retry_teardown(&lease.session, life, delay).await;
-                self.model.retry_teardown(&lease.session, life, delay);
-                same!(self, format!("retry_teardown {life} {delay:?}"), real, ());
+                let real = self.db.retry_teardown(&lease, life, delay).await;
+                let model = self.model.retry_teardown(&lease, life, delay);
+                same!(
+                    self,
+                    format!("retry_teardown {life} {delay:?}"),
+                    real,
+                    model
+                );
             }
         }
     }

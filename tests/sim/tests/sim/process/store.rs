@@ -291,12 +291,12 @@ impl CompleterStore for Calls {
     }
     async fn retry_teardown(
         &self,
-        session: &SessionId,
+        lease: &Lease,
         life: Generation,
         delay: Duration,
-    ) -> Result<(), StoreError> {
-        let session = session.clone();
-        call!(self, retry_teardown(session, life, delay))
+    ) -> Result<bool, StoreError> {
+        let lease = lease.clone();
+        call!(self, retry_teardown(lease, life, delay))
     }
 }
 

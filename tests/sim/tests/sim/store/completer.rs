@@ -180,12 +180,11 @@ impl CompleterStore for Model {
     }
     async fn retry_teardown(
         &self,
-        session: &SessionId,
+        lease: &Lease,
         life: Generation,
         delay: Duration,
-    ) -> Result<(), StoreError> {
-        Model::retry_teardown(self, session, life, delay);
-        Ok(())
+    ) -> Result<bool, StoreError> {
+        Ok(Model::retry_teardown(self, lease, life, delay))
     }
 }
 

@@ -212,14 +212,13 @@ impl Model {
         })
     }
 
-    pub fn retry_teardown(&self, session: &SessionId, life: Generation, delay: Duration) {
+    pub fn retry_teardown(&self, lease: &Lease, life: Generation, delay: Duration) -> bool {
         let after = Some(later(self.now(), delay));
-        self.with(session, |session| {
-            if let Some(life) = session.sandboxes.get_mut(&life) {
-                life.row.teardown_attempts += 1;
-                life.row.teardown_after = after;
-            }
-        });
+        self.leased_life(lease, life, |life| {
+            life.row.teardown_attempts += 1;
+            life.row.teardown_after = after;
+            true
+        })
     }
 
     fn leased_life(
