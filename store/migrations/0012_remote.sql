@@ -84,6 +84,7 @@ CREATE TABLE remote_heads (
     cursor_ordinal bigint NOT NULL DEFAULT 0,
     built         bigint NOT NULL DEFAULT 0,
     seen_index    bigint NOT NULL DEFAULT 0,
+    seen_at       timestamptz NOT NULL DEFAULT now(),
     -- raised by whoever writes rows from the log or an import
     revision      bigint NOT NULL DEFAULT 0,
     next_position bigint NOT NULL DEFAULT 0,

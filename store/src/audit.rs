@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bex_proto::{SessionId, WorkspaceId, limits};
+use bex_proto::{WorkspaceId, limits};
 
 use crate::error::StoreError;
 use crate::pool::Db;
@@ -13,8 +13,8 @@ use crate::sql::{float8, get, int8, text};
 pub struct StreamOpened<'a> {
     /// The owner.
     pub workspace: &'a WorkspaceId,
-    /// What is watched.
-    pub session: &'a SessionId,
+    /// What is watched: an agent's session or a remote one.
+    pub session: &'a str,
     /// Who watches.
     pub subject: &'a str,
     /// The ticket's action.
@@ -39,7 +39,7 @@ pub struct AuditEvent<'a> {
     /// What, e.g. `session.create`.
     pub action: &'a str,
     /// To which session.
-    pub session: Option<&'a SessionId>,
+    pub session: Option<&'a str>,
     /// How it went: `ok` or a problem code.
     pub result: &'a str,
     /// Numbers and words, never content.
@@ -69,7 +69,7 @@ impl Db {
                  VALUES ($1, $2, $3, $4, $5, $6) RETURNING id",
                 &[
                     text(&stream.workspace.as_str()),
-                    text(&stream.session.as_str()),
+                    text(&stream.session),
                     text(&stream.subject),
                     text(&stream.action),
                     text(&stream.instance),
@@ -140,7 +140,7 @@ impl Db {
                 text(&event.workspace.as_str()),
                 text(&event.subject),
                 text(&event.action),
-                text(&event.session.map(SessionId::as_str)),
+                text(&event.session),
                 text(&event.result),
                 text(&event.detail),
             ],
@@ -160,10 +160,12 @@ impl Db {
         for sql in [
             "DELETE FROM stream_audit WHERE id IN (SELECT id FROM stream_audit WHERE workspace_id = $1
                 AND opened_at < now() - $2 * interval '1 day' AND closed_at IS NOT NULL
-                AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.id = stream_audit.session_id AND s.legal_hold) LIMIT $3)",
+                AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.id = stream_audit.session_id AND s.legal_hold)
+                AND NOT EXISTS (SELECT 1 FROM remote_sessions s WHERE s.id = stream_audit.session_id AND s.legal_hold) LIMIT $3)",
             "DELETE FROM audit_events WHERE id IN (SELECT id FROM audit_events WHERE workspace_id = $1
                 AND at < now() - $2 * interval '1 day'
-                AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.id = audit_events.session_id AND s.legal_hold) LIMIT $3)",
+                AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.id = audit_events.session_id AND s.legal_hold)
+                AND NOT EXISTS (SELECT 1 FROM remote_sessions s WHERE s.id = audit_events.session_id AND s.legal_hold) LIMIT $3)",
         ] {
             let (workspace, days) = (workspace.as_str(), f64::from(days));
             swept += self.execute("sweep_audit", sql, &[text(&workspace), float8(&days), int8(&SWEEP_BATCH)]).await?;

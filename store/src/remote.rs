@@ -8,11 +8,13 @@ mod built;
 mod commands;
 mod gaps;
 mod imports;
+mod keeping;
 mod log;
 mod machines;
 mod messages;
 mod sessions;
 mod usage;
+mod watch;
 
 pub use built::{BuiltRow, MessageText, TurnRow as RemoteTurnRow, WriteBuilt, Written};
 pub use commands::{Chatted, Command, CommandState, NewCommand, Told};
@@ -22,6 +24,7 @@ pub use log::{Appended as EventsAppended, LogRow, RemoteAppend};
 pub use machines::{MachineRow, NewMachine};
 pub use messages::{MessageRow, TurnCursor};
 pub use sessions::{
-    Ending, Moved, NewRemoteSession, RemoteHead, RemoteListFilter, RemoteSessionRow,
+    Ending, Moved, NewRemoteSession, RemoteCreated, RemoteHead, RemoteListFilter, RemoteSessionRow,
 };
 pub use usage::{Reported, UsageReport};
+pub use watch::{DurableTurn, Look, Standing};

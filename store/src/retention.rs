@@ -60,6 +60,10 @@ const WORKSPACES: &str = "
         (SELECT workspace_id FROM sessions ORDER BY workspace_id LIMIT 1)
         UNION ALL SELECT (SELECT n.workspace_id FROM sessions n WHERE n.workspace_id > s.workspace_id
                            ORDER BY n.workspace_id LIMIT 1) FROM s WHERE s.workspace_id IS NOT NULL),
+    m AS (
+        (SELECT workspace_id FROM machines ORDER BY workspace_id LIMIT 1)
+        UNION ALL SELECT (SELECT n.workspace_id FROM machines n WHERE n.workspace_id > m.workspace_id
+                           ORDER BY n.workspace_id LIMIT 1) FROM m WHERE m.workspace_id IS NOT NULL),
     a AS (
         (SELECT workspace_id FROM audit_events ORDER BY workspace_id LIMIT 1)
         UNION ALL SELECT (SELECT n.workspace_id FROM audit_events n WHERE n.workspace_id > a.workspace_id
@@ -70,7 +74,7 @@ const WORKSPACES: &str = "
                            ORDER BY n.workspace_id LIMIT 1) FROM v WHERE v.workspace_id IS NOT NULL)
     SELECT w.workspace_id, p.workspace_id IS NOT NULL AS known, p.retention_days, p.deleting_since
       FROM (SELECT workspace_id FROM s UNION SELECT workspace_id FROM a UNION SELECT workspace_id FROM v
-            UNION SELECT workspace_id FROM workspace_policies) w
+            UNION SELECT workspace_id FROM m UNION SELECT workspace_id FROM workspace_policies) w
       LEFT JOIN workspace_policies p USING (workspace_id)
      WHERE w.workspace_id IS NOT NULL ORDER BY w.workspace_id";
 
@@ -159,7 +163,8 @@ impl Db {
         // creators of sessions take it too: either they are first and their session is deleted, or they see the mark
         tx.lock_creation(workspace).await?;
         let sql =
-            "SELECT EXISTS (SELECT 1 FROM sessions WHERE workspace_id = $1 AND legal_hold) AS held";
+            "SELECT EXISTS (SELECT 1 FROM sessions WHERE workspace_id = $1 AND legal_hold)
+                     OR EXISTS (SELECT 1 FROM remote_sessions WHERE workspace_id = $1 AND legal_hold) AS held";
         let row = tx
             .query_one("begin_workspace_deletion", sql, &[text(&id)])
             .await?;
@@ -221,7 +226,9 @@ impl Db {
         self.execute(
             "end_workspace_deletion",
             "WITH gone AS (DELETE FROM workspace_policies WHERE workspace_id = $1 AND deleting_since IS NOT NULL
-                              AND NOT EXISTS (SELECT 1 FROM sessions WHERE workspace_id = $1) RETURNING workspace_id)
+                              AND NOT EXISTS (SELECT 1 FROM sessions WHERE workspace_id = $1)
+                              AND NOT EXISTS (SELECT 1 FROM remote_sessions WHERE workspace_id = $1) RETURNING workspace_id),
+                  machines_gone AS (DELETE FROM machines WHERE workspace_id IN (SELECT workspace_id FROM gone))
              INSERT INTO audit_events (workspace_id, subject, action, result)
              SELECT workspace_id, 'system:retention', 'workspace.deleted', 'ok' FROM gone",
             &[text(&workspace.as_str())],

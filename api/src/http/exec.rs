@@ -55,7 +55,7 @@ pub async fn run(
         workspace: &session.workspace,
         subject: &caller.subject,
         action: "sandbox.exec",
-        session: Some(&session.id),
+        session: Some(session.id.as_str()),
         result: "ok",
         detail: None,
     };

@@ -70,7 +70,7 @@ pub async fn create(
         workspace: &workspace,
         subject: &caller.subject,
         action: "revocation.create",
-        session: session.as_ref(),
+        session: session.as_ref().map(bex_proto::SessionId::as_str),
         result: "ok",
         detail: None,
     };

@@ -125,34 +125,28 @@ impl Db {
         .transpose()
     }
 
-    /// User rows of a session below `position` that say exactly this, and that no import was matched with; the oldest.
+    /// How many user rows below `position` say exactly this.
     ///
     /// # Errors
     /// Store trouble only.
-    pub async fn user_row_saying(
+    pub async fn user_rows_saying(
         &self,
         session: &RemoteSessionId,
         content: &str,
         below: u64,
-        not: &[String],
-    ) -> Result<Option<String>, StoreError> {
+    ) -> Result<u64, StoreError> {
         let row = self
-            .query_opt(
-                "user_row_saying",
-                "SELECT m.message_id FROM messages m
-                  WHERE m.session_id = $1 AND m.role = 'user' AND m.content = $2 AND m.position < $3
-                    AND NOT m.message_id = ANY ($4)
-                    AND NOT EXISTS (SELECT 1 FROM message_origins o
-                                     WHERE o.session_id = $1 AND o.origin = 'matched:' || m.message_id)
-                  ORDER BY m.position LIMIT 1",
+            .query_one(
+                "user_rows_saying",
+                "SELECT count(*) AS rows FROM messages
+                  WHERE session_id = $1 AND role = 'user' AND content = $2 AND position < $3",
                 &[
                     text(&session.as_str()),
                     text(&content),
                     int8(&super::log::signed(below)),
-                    crate::sql::texts(&not),
                 ],
             )
             .await?;
-        row.map(|row| get(&row, "message_id")).transpose()
+        large(&row, "rows")
     }
 }

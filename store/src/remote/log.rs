@@ -3,6 +3,7 @@
 use bex_proto::remote::{OutputEvent, OutputStream};
 use bex_proto::{MachineId, RemoteSessionId, limits};
 use jiff::Timestamp;
+use tokio_postgres::Row;
 
 use crate::error::StoreError;
 use crate::pool::Db;
@@ -63,6 +64,18 @@ pub struct LogRow {
     pub complete: bool,
     /// By the machine's clock, else by ours.
     pub at: Timestamp,
+}
+
+impl LogRow {
+    pub(super) fn read(row: &Row) -> Result<Self, StoreError> {
+        Ok(Self {
+            index: large(row, "event_index")?,
+            stream: word(row, "stream")?,
+            data: get(row, "data")?,
+            complete: get(row, "complete")?,
+            at: get(row, "at")?,
+        })
+    }
 }
 
 /// A page by index range, so that its plan reads these rows only, cut where it grows too large.
@@ -169,17 +182,7 @@ impl Db {
                 ],
             )
             .await?;
-        rows.iter()
-            .map(|row| {
-                Ok(LogRow {
-                    index: large(row, "event_index")?,
-                    stream: word(row, "stream")?,
-                    data: get(row, "data")?,
-                    complete: get(row, "complete")?,
-                    at: get(row, "at")?,
-                })
-            })
-            .collect()
+        rows.iter().map(LogRow::read).collect()
     }
 }
 

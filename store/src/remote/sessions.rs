@@ -65,6 +65,8 @@ pub struct RemoteSessionRow {
     pub archived_at: Option<Timestamp>,
     /// Its log and rows.
     pub head: RemoteHead,
+    /// When this was read, by the store's clock.
+    pub now: Timestamp,
 }
 
 /// The counters of a session's log and rows.
@@ -94,6 +96,8 @@ pub struct RemoteHead {
     pub turn_count: u64,
     /// Imports whose rows are not written.
     pub imports_waiting: u32,
+    /// Gaps that were decided.
+    pub gaps: u32,
 }
 
 /// A session to create. The caller has checked lengths and words.
@@ -123,6 +127,19 @@ pub struct NewRemoteSession {
     pub created_by: String,
     /// The caller's key.
     pub idempotency: Option<Idempotency>,
+}
+
+/// What became of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RemoteCreated {
+    /// It is there.
+    New,
+    /// The key made this one before.
+    Replayed(RemoteSessionId),
+    /// The key was used with another body.
+    KeyConflict,
+    /// The workspace is being deleted: it takes nothing new.
+    WorkspaceDeleting,
 }
 
 /// What to list.
@@ -165,7 +182,7 @@ pub(super) const COLUMNS: &str = "s.id, s.workspace_id, s.machine_id, s.kind, s.
     s.cli_session_id, s.input_tokens, s.output_tokens, s.cache_read_tokens, s.cache_write_tokens, s.request_count, \
     s.legal_hold, s.created_at, s.updated_at, s.paused_at, s.ended_at, s.archived_at, h.next_index, h.high_index, \
     h.first_index, h.bytes, h.cursor_index, h.cursor_offset, h.cursor_ordinal, h.built, h.seen_index, h.revision, \
-    h.next_position, h.message_count, h.turn_count, h.imports_waiting";
+    h.next_position, h.message_count, h.turn_count, h.imports_waiting, h.gaps, clock_timestamp() AS now";
 
 impl RemoteHead {
     pub(super) fn read(row: &Row) -> Result<Self, StoreError> {
@@ -190,6 +207,7 @@ impl RemoteHead {
             message_count: large(row, "message_count")?,
             turn_count: large(row, "turn_count")?,
             imports_waiting: unsigned(row, "imports_waiting")?,
+            gaps: unsigned(row, "gaps")?,
         })
     }
 }
@@ -233,6 +251,7 @@ impl RemoteSessionRow {
             ended_at: get(row, "ended_at")?,
             archived_at: get(row, "archived_at")?,
             head: RemoteHead::read(row)?,
+            now: get(row, "now")?,
         })
     }
 }
@@ -255,16 +274,20 @@ impl Tx<'_> {
 }
 
 impl Db {
-    /// Creates a session and its empty log; with a known key, finds what the first request made. `None`: the key was used with another body.
+    /// Creates a session and its empty log; with a known key, finds what the first request made.
     ///
     /// # Errors
     /// Store trouble only.
     pub async fn create_remote_session(
         &self,
         new: &NewRemoteSession,
-    ) -> Result<Option<RemoteSessionId>, StoreError> {
+    ) -> Result<RemoteCreated, StoreError> {
         let mut conn = self.conn().await?;
         let tx = conn.begin().await?;
+        tx.lock_creation(&new.workspace).await?;
+        if tx.is_being_deleted(&new.workspace).await? {
+            return Ok(RemoteCreated::WorkspaceDeleting);
+        }
         if let Some(idempotency) = &new.idempotency {
             match tx
                 .claim_answer(&new.workspace, idempotency, new.id.as_str())
@@ -274,10 +297,10 @@ impl Db {
                 KnownAnswer::Same(id) => {
                     return id
                         .parse()
-                        .map(Some)
+                        .map(RemoteCreated::Replayed)
                         .map_err(|_| StoreError::Corrupt { what: "session_id" });
                 }
-                KnownAnswer::OtherBody => return Ok(None),
+                KnownAnswer::OtherBody => return Ok(RemoteCreated::KeyConflict),
             }
         }
         tx.execute(
@@ -308,7 +331,7 @@ impl Db {
         )
         .await?;
         tx.commit().await?;
-        Ok(Some(new.id.clone()))
+        Ok(RemoteCreated::New)
     }
 
     /// One session.
@@ -372,7 +395,8 @@ impl Db {
         rows.iter().map(RemoteSessionRow::read).collect()
     }
 
-    /// Live sessions behind `after` by id, for the loop that looks after them.
+    /// Live sessions behind `after` by id, for the loop that looks after them: those with a gap, with an end to come, or with
+    /// events that nobody has read for `unread`.
     ///
     /// # Errors
     /// Store trouble only.
@@ -380,11 +404,14 @@ impl Db {
         &self,
         after: Option<&RemoteSessionId>,
         limit: u32,
+        unread: std::time::Duration,
     ) -> Result<Vec<RemoteSessionRow>, StoreError> {
         let sql = format!(
             "SELECT {COLUMNS} FROM remote_sessions s JOIN remote_heads h ON h.session_id = s.id
               WHERE s.state IN ('active', 'paused', 'ending') AND ($1 IS NULL OR s.id > $1)
-                AND (h.seen_index < h.next_index OR h.next_index < h.high_index OR s.state = 'ending' OR h.imports_waiting > 0)
+                AND (h.next_index < h.high_index OR s.state = 'ending'
+                     OR ((h.seen_index < h.next_index OR h.imports_waiting > 0)
+                         AND h.seen_at < now() - $3 * interval '1 second'))
               ORDER BY s.id LIMIT $2"
         );
         let after = after.map(RemoteSessionId::as_str);
@@ -392,7 +419,11 @@ impl Db {
             .query(
                 "live_remote_sessions",
                 &sql,
-                &[text(&after), int8(&i64::from(limit))],
+                &[
+                    text(&after),
+                    int8(&i64::from(limit)),
+                    crate::sql::float8(&unread.as_secs_f64()),
+                ],
             )
             .await?;
         rows.iter().map(RemoteSessionRow::read).collect()
@@ -499,36 +530,5 @@ impl Db {
             tx.commit().await?;
         }
         Ok(Moved::Done(answer))
-    }
-
-    /// Removes log events older than `days` that rows were built from, one bounded batch; returns how many went. Viewers that come later
-    /// are told of the range.
-    ///
-    /// # Errors
-    /// Store trouble only.
-    pub async fn purge_remote_events(&self, days: u32, limit: u32) -> Result<u64, StoreError> {
-        let row = self
-            .query_one(
-                "purge_remote_events",
-                "WITH old AS (
-                     SELECT e.session_id, e.event_index FROM remote_events e
-                       JOIN remote_heads h ON h.session_id = e.session_id
-                       JOIN remote_sessions s ON s.id = e.session_id
-                      WHERE e.created_at < now() - $1 * interval '1 day' AND e.event_index < h.cursor_index
-                        AND NOT s.legal_hold
-                      ORDER BY e.session_id, e.event_index LIMIT $2),
-                 ends AS (SELECT session_id, max(event_index) AS last FROM old GROUP BY session_id),
-                 heads AS (UPDATE remote_heads h SET first_index = GREATEST(h.first_index, ends.last + 1)
-                             FROM ends WHERE h.session_id = ends.session_id),
-                 gone AS (DELETE FROM remote_events e USING ends
-                           WHERE e.session_id = ends.session_id AND e.event_index <= ends.last RETURNING 1)
-                 SELECT count(*) AS gone FROM gone",
-                &[
-                    crate::sql::float8(&f64::from(days)),
-                    int8(&i64::from(limit)),
-                ],
-            )
-            .await?;
-        large(&row, "gone")
     }
 }

@@ -74,7 +74,7 @@ async fn the_gateway_can_do_exactly_its_list() {
     );
     let opened = StreamOpened {
         workspace: &workspace(),
-        session: &session,
+        session: session.as_str(),
         subject: "s",
         action: "read",
         instance: "gw",
@@ -99,7 +99,7 @@ async fn the_gateway_can_do_exactly_its_list() {
         workspace: &workspace(),
         subject: "s",
         action: "exec.run",
-        session: Some(&session),
+        session: Some(session.as_str()),
         result: "ok",
         detail: None,
     };
@@ -108,7 +108,7 @@ async fn the_gateway_can_do_exactly_its_list() {
     let key = StreamKey {
         workspace: workspace(),
         subject: "s".into(),
-        session: session.clone(),
+        session: session.to_string(),
         issued_at: jiff::Timestamp::now(),
     };
     assert_eq!(gateway.standings(&[key]).await.unwrap(), [Standing::Good]);
@@ -225,7 +225,7 @@ async fn a_revocation_voids_older_tickets_of_whom_it_names() {
     let key = |subject: &str, session: &SessionId, issued_at| StreamKey {
         workspace: workspace(),
         subject: subject.into(),
-        session: session.clone(),
+        session: session.to_string(),
         issued_at,
     };
     let revocation = Revocation {

@@ -8,8 +8,8 @@ use bex_proto::{CommandId, MachineId, RemoteSessionId, WorkspaceId};
 use bex_store::Db;
 use bex_store::remote::{
     BuiltRow, CommandState, Decided, Ending, EventsAppended, Import, Imported, MessageText, Moved,
-    NewCommand, NewMachine, NewRemoteSession, RemoteAppend, RemoteTurnRow, Reported, Told,
-    UsageReport, WriteBuilt, Written,
+    NewCommand, NewMachine, NewRemoteSession, RemoteAppend, RemoteCreated, RemoteTurnRow, Reported,
+    Told, UsageReport, WriteBuilt, Written,
 };
 use jiff::Timestamp;
 use proptest::prelude::*;
@@ -65,7 +65,8 @@ impl Remote {
             idempotency: None,
         };
         let made = self.db().create_remote_session(&new).await.unwrap();
-        made.unwrap()
+        assert_eq!(made, RemoteCreated::New);
+        new.id
     }
 
     fn db(&self) -> &Db {
@@ -590,12 +591,11 @@ async fn an_import_is_kept_once() {
     assert_eq!(remote.head().await.imports_waiting, 0);
     assert!(db.waiting_import(&remote.session).await.unwrap().is_none());
     let below = async |n| {
-        db.user_row_saying(&remote.session, "asked", n, &[])
+        db.user_rows_saying(&remote.session, "asked", n)
             .await
             .unwrap()
     };
-    assert_eq!(below(1).await.as_deref(), Some("msg-u"));
-    assert_eq!(below(0).await, None);
+    assert_eq!((below(1).await, below(0).await), (1, 0));
 }
 
 #[tokio::test]
