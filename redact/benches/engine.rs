@@ -1,6 +1,7 @@
-//! `cargo bench -p bex-redact`: the redactor and the gate over a clean transcript of 64 MiB, one thread each; 1 MiB of what each rule
+//! `cargo bench -p bex-redact`: the redactor and the gate over a clean transcript of 64 MiB, by the time of their one thread; 1 MiB of what each rule
 //! likes least; and the stream redactor by the part.
 //!
+//! With the argument `hostile` only the 1 MiB texts are measured, with a further one only those whose names hold it.
 //! `BEX_GITLEAKS=path` measures gitleaks with decoding over the same bytes beside it.
 
 use std::fmt::Write;
@@ -8,6 +9,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use bex_redact::{Conversation, Gate, Profile, Redactor, Rules, Secrets, StreamRedactor, TokenKey};
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike;
 
 const MIB: usize = 1024 * 1024;
 const TRANSCRIPT: usize = 64 * MIB;
@@ -24,13 +27,16 @@ const PART: Duration = Duration::from_millis(1);
 fn main() {
     let redactor = Redactor::new(Profile::Package, TokenKey::new(b"bench"));
     let gate = Gate::new(Profile::Package).expect("the gate serves");
+    if std::env::args().any(|argument| argument == "hostile") {
+        return hostile(&redactor, &gate);
+    }
     let text = transcript(TRANSCRIPT);
 
-    let begun = Instant::now();
+    let begun = own_time();
     let mut conversation = Conversation::new(&redactor);
     conversation.push(text.clone().into_bytes());
     let (texts, counts) = conversation.finish();
-    let redactor_rate = rate(text.len(), begun.elapsed());
+    let redactor_rate = rate(text.len(), own_time() - begun);
     assert!(
         counts.is_empty() && texts[0] == text.as_bytes(),
         "nothing is there to be found: {counts:?}"
@@ -42,10 +48,10 @@ fn main() {
         redactor_rate >= REDACTOR_FLOOR,
     );
 
-    let begun = Instant::now();
+    let begun = own_time();
     gate.check([text.as_bytes()])
         .expect("nothing is there to be found");
-    let gate_rate = rate(text.len(), begun.elapsed());
+    let gate_rate = rate(text.len(), own_time() - begun);
     figure(
         "gate, MiB/s",
         gate_rate,
@@ -158,6 +164,22 @@ fn gitleaks(text: &str) -> Option<f64> {
     Some(rate(text.len(), begun.elapsed()))
 }
 
+/// The shortest of a few times of this thread's own: what else the machine does is not its cost.
+fn best(mut work: impl FnMut()) -> Duration {
+    let times = (0..3).map(|_| {
+        let begun = own_time();
+        work();
+        own_time() - begun
+    });
+    times.min().unwrap_or_default()
+}
+
+fn own_time() -> Duration {
+    let usage = getrusage(UsageWho::RUSAGE_THREAD).expect("the system counts");
+    let micros = [usage.user_time(), usage.system_time()].map(|time| time.num_microseconds());
+    Duration::from_micros(u64::try_from(micros[0] + micros[1]).unwrap_or_default())
+}
+
 /// The time of 1 MiB of each kind of text that costs most.
 fn hostile(redactor: &Redactor, gate: &Gate) {
     let mut inputs: Vec<(String, String)> = Vec::new();
@@ -216,20 +238,20 @@ fn hostile(redactor: &Redactor, gate: &Gate) {
         ],
         0,
     );
+    let wanted = std::env::args().skip_while(|a| a != "hostile").nth(1);
     for (name, unit) in inputs {
+        if wanted.as_ref().is_some_and(|part| !name.contains(part)) {
+            continue;
+        }
         let mut text = unit.repeat(MIB / unit.len());
         text.truncate(MIB);
-        let begun = Instant::now();
-        std::hint::black_box(redactor.redact_once(text.as_bytes()));
-        let redacted = begun.elapsed();
-        let begun = Instant::now();
-        let _ = std::hint::black_box(gate.check([text.as_bytes()]));
-        let gated = begun.elapsed();
+        let redacted = best(|| drop(std::hint::black_box(redactor.redact_once(text.as_bytes()))));
+        let gated = best(|| drop(std::hint::black_box(gate.check([text.as_bytes()]))));
+        if redacted.max(gated) > HOSTILE {
+            missed += 1;
+            println!("  {name}: redactor {redacted:?}, gate {gated:?}");
+        }
         for (time, (most, which)) in [redacted, gated].into_iter().zip(&mut worst) {
-            if time > HOSTILE {
-                missed += 1;
-                println!("  {name}: redactor {redacted:?}, gate {gated:?}");
-            }
             if time > *most {
                 (*most, *which) = (time, name.clone());
             }

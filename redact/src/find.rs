@@ -7,7 +7,7 @@ use memchr::memchr;
 use crate::checks::{self, Check, Style};
 use crate::engine::{Redactor, Scan};
 use crate::hit::Hit;
-use crate::rules::{Before, Rule};
+use crate::rules::{self, Before, Rule};
 use crate::switch::Stage;
 use crate::{Class, keys, pem, token};
 
@@ -116,21 +116,9 @@ struct Found {
 /// What the rule's pattern takes at `start`.
 fn matched(rule: &Rule, text: &[u8], start: usize) -> Option<Found> {
     let window = &text[start..(start + rule.max).min(text.len())];
-    let (span, quoted) = if rule.groups {
-        if !rule.pattern.is_match(window) {
-            return None;
-        }
-        let found = rule.pattern.captures(window)?;
-        let quoted = found.name("q");
-        (
-            quoted
-                .or_else(|| found.name("s"))
-                .or_else(|| found.get(0))?
-                .range(),
-            quoted.is_some(),
-        )
-    } else {
-        (rule.pattern.find(window)?.range(), false)
+    let (span, quoted) = match rule.groups {
+        true => rules::taken(&rule.pattern, &rule.ways, window)?,
+        false => (rule.pattern.find(window)?.range(), false),
     };
     let cut = span.end == window.len()
         || (matches!(rule.check, Check::Assignment | Check::Tokenish) && span.len() >= 60);

@@ -147,7 +147,10 @@ pub fn sensitivity(name: &[u8]) -> Option<Sensitivity> {
 }
 
 fn ends(name: &[u8], list: &[&str]) -> bool {
-    list.iter().any(|end| name.ends_with(end.as_bytes()))
+    // most differ in their last letter already
+    let last = name.last();
+    list.iter()
+        .any(|end| end.as_bytes().last() == last && name.ends_with(end.as_bytes()))
 }
 
 /// Whether a random-looking value of this name is to be expected: an id, a digest, something encrypted already.

@@ -56,7 +56,9 @@ fn at_digits(text: &[u8], floor: usize, digit: usize) -> Option<(Kind, Range<usi
     };
     if before(1).is_some_and(|b| b.is_ascii_uppercase()) {
         let start = digit - 2.min(digit);
-        if !before(2).is_some_and(|b| b.is_ascii_uppercase()) || before(3).is_some_and(is_word) {
+        // within a word none begins, even if what stands before was passed already
+        let in_word = start.checked_sub(1).is_some_and(|at| is_word(text[at]));
+        if !before(2).is_some_and(|b| b.is_ascii_uppercase()) || in_word {
             return None;
         }
         return iban(&text[start..])

@@ -9,6 +9,10 @@ use serde::Deserialize;
 use crate::Class;
 use crate::checks::Check;
 
+mod split;
+
+pub(crate) use split::{Way, taken, ways};
+
 /// The file itself: the gate reads it on its own.
 pub const SOURCE: &str = include_str!("rules.toml");
 
@@ -67,6 +71,8 @@ pub struct Rule {
     pub(crate) pattern: Regex,
     /// Whether the pattern has a group that says what to take out.
     pub(crate) groups: bool,
+    /// How to find that group.
+    pub(crate) ways: Vec<Way>,
     pub(crate) lead: Option<Regex>,
     pub(crate) before: Before,
     pub(crate) back: usize,
@@ -105,6 +111,9 @@ pub struct Rules {
     pub(crate) prefixes: Vec<Vec<u8>>,
 }
 
+/// Why there is nothing to fail.
+const READ: &str = "the rules are part of the program, and every test reads them";
+
 /// How a token begins.
 pub const TOKEN_START: &str = "[redacted:";
 
@@ -121,8 +130,7 @@ impl Rules {
     }
 
     fn load() -> Self {
-        let file: File = toml::from_str(SOURCE)
-            .expect("the rules are part of the program, and every test reads them");
+        let file: File = toml::from_str(SOURCE).expect(READ);
         let (mut patterns, mut owner) = (vec![TOKEN_START.to_owned()], vec![usize::MAX]);
         let (mut list, mut of_runs, mut prefixes) = (Vec::new(), Vec::new(), Vec::new());
         for (at, entry) in file.rule.into_iter().enumerate() {
@@ -157,13 +165,13 @@ fn rule(entry: Entry) -> Rule {
     let compile = |pattern: &str| {
         let flags = if entry.nocase { "(?i-u)" } else { "(?-u)" };
         Regex::new(&format!("{flags}^(?:{pattern})"))
-            .expect("the rules are part of the program, and every test reads them")
     };
-    let pattern = compile(&entry.pattern);
+    let pattern = compile(&entry.pattern).expect(READ);
     Rule {
         groups: pattern.captures_len() > 1,
+        ways: split::ways(&entry.pattern, compile).expect(READ),
         pattern,
-        lead: entry.lead.as_deref().map(compile),
+        lead: entry.lead.as_deref().map(|lead| compile(lead).expect(READ)),
         id: entry.id,
         version: entry.version,
         class: entry.class,

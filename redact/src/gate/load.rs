@@ -6,11 +6,15 @@ use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use regex::bytes::{Regex, RegexBuilder};
 use toml::{Table, Value};
 
+use crate::rules::{self, Way};
+
 /// A rule as the gate needs it.
 #[derive(Debug)]
 pub(super) struct GateRule {
     pub id: String,
     pub pattern: Regex,
+    /// How to find what it takes.
+    pub ways: Vec<Way>,
     pub personal: bool,
     pub word_before: bool,
     pub telling: bool,
@@ -99,11 +103,15 @@ fn one(entry: &Table) -> Result<(GateRule, Vec<String>), String> {
         _ => Err(format!("{id} has no {name}")),
     };
     let pattern = text("pattern").ok_or_else(|| format!("{id} has no pattern"))?;
-    let pattern = RegexBuilder::new(pattern_at_start(pattern).as_str())
-        .unicode(false)
-        .case_insensitive(is("nocase"))
-        .build()
-        .map_err(|_| format!("{id} has a pattern that is none"))?;
+    let compile = |pattern: &str| {
+        RegexBuilder::new(pattern_at_start(pattern).as_str())
+            .unicode(false)
+            .case_insensitive(is("nocase"))
+            .build()
+            .map_err(|_| format!("{id} has a pattern that is none"))
+    };
+    let ways = rules::ways(pattern, compile)?;
+    let pattern = compile(pattern)?;
     let keywords = list("keywords")?;
     let canary = list("positive")?
         .first()
@@ -111,6 +119,7 @@ fn one(entry: &Table) -> Result<(GateRule, Vec<String>), String> {
         .ok_or_else(|| format!("{id} has no example"))?;
     let rule = GateRule {
         pattern,
+        ways,
         personal: text("class") == Some("pii"),
         word_before: text("before") == Some("word"),
         telling: is("whole"),

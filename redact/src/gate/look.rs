@@ -11,7 +11,7 @@ use crate::checks::{self, Style};
 use crate::find::REJECTED;
 use crate::keys::{self, Sensitivity};
 use crate::switch::Stage;
-use crate::{Profile, pii, runs, token};
+use crate::{Profile, pii, rules, runs, token};
 
 /// One look at the texts of a conversation.
 pub(super) struct Look<'g> {
@@ -165,19 +165,10 @@ impl<'g> Look<'g> {
         }
         let from = at.saturating_sub(rule.back);
         let window = &text[from..text.len().min(from + rule.window)];
-        if !rule.pattern.is_match(window) {
-            return Answer::No;
-        }
-        let Some(groups) = rule.pattern.captures(window) else {
+        let Some((taken, quoted)) = rules::taken(&rule.pattern, &rule.ways, window) else {
             return Answer::No;
         };
-        let taken = groups
-            .name("q")
-            .or_else(|| groups.name("s"))
-            .or_else(|| groups.get(0));
-        let Some(taken) = taken.map(|t| from + t.start()..from + t.end()) else {
-            return Answer::No;
-        };
+        let taken = from + taken.start..from + taken.end;
         let value = &text[taken.clone()];
         let fits = match rule.check.as_str() {
             "mixed" => checks::is_mixed(value) && !checks::is_tokens(value),
@@ -188,7 +179,7 @@ impl<'g> Look<'g> {
             "email" => checks::email_start(text, at).is_some(),
             // the last line alone is no secret, the lines in front of it are
             "pem-rest" => crate::pem::before_last_line(text, at, taken.end).is_some(),
-            "assignment" => assigned(text, at, &taken, groups.name("q").is_some()),
+            "assignment" => assigned(text, at, &taken, quoted),
             _ => true,
         };
         let by_digits = ["mixed", "digit", "tokenish", "assignment"].contains(&rule.check.as_str());

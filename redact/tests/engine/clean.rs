@@ -74,12 +74,13 @@ fn a_made_up_driver_log() {
 }
 
 /// Secrets that tests of this repository make up on purpose.
-const MADE_UP: [&str; 8] = [
+const MADE_UP: [&str; 9] = [
     "hunter2",
     "ghp_16C7e42F292c6912E7710c838347Ae178B4a",
     "ghp_abcdefghijklmnopqrstuvwxyz0123456789",
     "AKIAIOSFODNN7EXAMPLE",
     "\"-----BEGIN PRIVATE KEY-----\"",
+    "-----BEGIN RSA PRIVATE KEY-----\\\\nMIIEowIBAAKCAQEAtn5vcm1hb",
     "s3cret-token",
     "eyJhbGciOiJIUzI1NiJ9.eyJhIjoxfQ.c2ln",
     "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJzdmM6b3BlcmF0b3IifQ",
