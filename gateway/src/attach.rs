@@ -1,7 +1,8 @@
 //! Viewers: who may read, what they are shown, and when they are sent away.
 //!
 //! A stream passes these files in order: `request` → [`admission`] → [`plan`] → `viewer` (which reads [`replay`] and the
-//! [`hub`](crate::hub), deciding by [`pull`]) → [`body`]. It promises that a request is refused in the contract's order, that an
+//! [`hub`](crate::hub), deciding by [`pull`]) → [`body`]; one of a remote session goes by `remote` instead of `request`'s second half to
+//! [`remote`](crate::remote). It promises that a request is refused in the contract's order, that an
 //! admitted viewer sees each part once and in order, and that no viewer can slow another, a driver or the store's writers.
 
 pub mod admission;
@@ -16,11 +17,13 @@ mod phases;
 pub mod plan;
 pub mod post;
 pub mod pull;
+mod remote;
 pub mod replay;
 mod request;
 mod revocation;
-mod rooms;
-mod viewer;
+pub(crate) mod rooms;
+pub(crate) mod stop;
+pub(crate) mod viewer;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,6 +40,7 @@ use tokio_util::task::TaskTracker;
 use crate::config::Network;
 use crate::hub::{Hub, HubDeps, TeeMode};
 use crate::metrics::{AttachMetrics, Level};
+use crate::remote::follow::Follows;
 use crate::sandbox::Targets;
 use cors::Cors;
 use limiter::Limiter;
@@ -88,6 +92,7 @@ pub struct Attach {
     budget: ReplayBudget,
     rooms: Arc<Rooms>,
     streams: Arc<Streams>,
+    follows: Arc<Follows>,
     metrics: AttachMetrics,
     viewers: TaskTracker,
     drain: CancellationToken,
@@ -134,6 +139,7 @@ impl Attach {
             drain.clone(),
         );
         revocation::spawn(watching, drain.clone(), lost.clone());
+        let follows = Follows::new(deps.db.clone(), Arc::clone(&rooms));
         Ok(Arc::new(Self {
             db: deps.db,
             hub,
@@ -145,6 +151,7 @@ impl Attach {
             budget: ReplayBudget::default(),
             rooms,
             streams,
+            follows,
             metrics: deps.metrics,
             viewers: TaskTracker::new(),
             drain,
@@ -184,10 +191,15 @@ impl Attach {
     }
 
     /// What it holds now, for metrics.
-    pub fn levels(&self) -> [Level; 4] {
+    pub fn levels(&self) -> [Level; 5] {
         let level = |name, help, value| Level { name, help, value };
         [
             level("sources", "Live turns being read", self.hub.live()),
+            level(
+                "remote_followed",
+                "Remote sessions that somebody watches",
+                self.follows.count(),
+            ),
             level(
                 "stream_places",
                 "Places taken by streams, of those there are",

@@ -7,6 +7,7 @@ pub mod driver_client;
 pub mod exec;
 pub mod hub;
 pub mod metrics;
+mod remote;
 pub mod sandbox;
 pub mod serve;
 pub mod start;

@@ -269,6 +269,15 @@ pub const REMOTE_RETRY_SECONDS: u32 = 2;
 pub const REMOTE_PAGE_EVENTS: u32 = 5000;
 /// Bytes of such a page; one event at least.
 pub const REMOTE_PAGE_BYTES: usize = 4 * MIB;
+/// The tail that viewers of one remote session share, as [`TAIL_BYTES`].
+pub const REMOTE_TAIL_BYTES: usize = 4 * MIB;
+/// See [`REMOTE_TAIL_BYTES`].
+pub const REMOTE_TAIL_EVENTS: usize = 4096;
+/// How often a session that somebody watches is looked at without any notice.
+pub const REMOTE_LOOK: Duration = Duration::from_secs(5);
+/// Turns before its cursor that a viewer who comes back is told of again: they may have become durable while it was away. Far more than a
+/// builder is ever behind, and some ten kilobytes.
+pub const REMOTE_TURNS_AGAIN: u32 = 256;
 /// Visible text of one turn.
 pub const TURN_TEXT_BYTES: usize = 4 * MIB;
 /// All content blocks of one turn.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::driver::DriverKey;
 use crate::exec::OperationName;
-use crate::ids::{Generation, SessionId, TurnNo, WorkspaceId};
+use crate::ids::{Generation, RemoteSessionId, SessionId, TurnNo, WorkspaceId};
 use crate::limits;
 
 /// Issuer of every ticket.
@@ -20,6 +20,7 @@ pub const COMPLETER_SUBJECT: &str = "system:agent-session-completer";
 /// Header of an attach ticket.
 pub const ATTACH_HEADER: &str = "x-bex-agent-ticket";
 const ATTACH_AUDIENCE: &str = "bex-attach";
+const REMOTE_AUDIENCE: &str = "bex-remote";
 const EXEC_AUDIENCE: &str = "bex-exec";
 const DRIVER_AUDIENCE: &str = "bex-driver";
 /// The key id of every grant: a driver has one key.
@@ -68,6 +69,23 @@ pub struct AttachClaims {
     /// Target namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ns: Option<String>,
+    /// Issued at, Unix seconds.
+    pub iat: i64,
+    /// Expires at, Unix seconds.
+    pub exp: i64,
+    /// Single use.
+    pub jti: String,
+}
+
+/// Claims of a ticket to watch a remote session: signed with the attach ring, good for nothing else.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RemoteClaims {
+    /// Who reads.
+    pub sub: String,
+    /// The session.
+    pub ses: RemoteSessionId,
+    /// Its workspace.
+    pub ws: WorkspaceId,
     /// Issued at, Unix seconds.
     pub iat: i64,
     /// Expires at, Unix seconds.
@@ -208,7 +226,7 @@ macro_rules! timed {
         })+
     };
 }
-timed!(AttachClaims, ExecClaims, DriverGrant);
+timed!(AttachClaims, RemoteClaims, ExecClaims, DriverGrant);
 
 fn verify<'k, T: DeserializeOwned + Timed>(
     token: &str,
@@ -296,6 +314,45 @@ impl AttachClaims {
             return Err(TicketFault::Malformed);
         }
         Ok(claims)
+    }
+}
+
+impl RemoteClaims {
+    /// To watch a session, from `now` (Unix seconds) for [`limits::ATTACH_TICKET_TTL`].
+    pub fn to_read(
+        session: &RemoteSessionId,
+        workspace: WorkspaceId,
+        subject: &str,
+        now: i64,
+    ) -> Self {
+        Self {
+            sub: subject.to_owned(),
+            ses: session.clone(),
+            ws: workspace,
+            iat: now,
+            exp: now.saturating_add_unsigned(limits::ATTACH_TICKET_TTL.as_secs()),
+            jti: random_jti(),
+        }
+    }
+
+    /// Signs with the ring's first key.
+    pub fn sign(&self, ring: &KeyRing) -> String {
+        let (kid, key) = ring.signing_key();
+        sign(kid, key, REMOTE_AUDIENCE, self)
+    }
+
+    /// Verifies with any key of the ring. `now` in Unix seconds. An attach ticket is malformed here, as one of these is there.
+    ///
+    /// # Errors
+    /// See [`TicketFault`].
+    pub fn verify(token: &str, ring: &KeyRing, now: i64) -> Result<Self, TicketFault> {
+        verify(
+            token,
+            |kid| ring.key(kid),
+            REMOTE_AUDIENCE,
+            now,
+            limits::TICKET_SKEW,
+        )
     }
 }
 

@@ -28,8 +28,8 @@ pub struct StreamKey {
     pub workspace: WorkspaceId,
     /// Whose ticket.
     pub subject: String,
-    /// Which session.
-    pub session: SessionId,
+    /// Which session, an agent's or a remote one.
+    pub session: String,
     /// When it was issued.
     pub issued_at: Timestamp,
 }
@@ -93,7 +93,9 @@ impl Db {
             .query(
                 "standings",
                 "SELECT EXISTS (SELECT 1 FROM sessions s
-                                 WHERE s.id = k.session AND s.workspace_id = k.workspace) AS here,
+                                 WHERE s.id = k.session AND s.workspace_id = k.workspace)
+                        OR EXISTS (SELECT 1 FROM remote_sessions s
+                                    WHERE s.id = k.session AND s.workspace_id = k.workspace) AS here,
                         EXISTS (SELECT 1 FROM revocations r WHERE r.workspace_id = k.workspace
                                    AND r.created_at >= k.issued
                                    AND (r.subject IS NULL OR r.subject = k.subject)

@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bex_proto::problem::Code;
-use bex_proto::ticket::{ATTACH_HEADER, AttachAction, AttachClaims, KeyRing, keep_nonce};
-use bex_proto::{Chain, limits};
+use bex_proto::ticket::{
+    ATTACH_HEADER, AttachAction, AttachClaims, KeyRing, RemoteClaims, TicketFault, keep_nonce,
+};
+use bex_proto::{Chain, WorkspaceId, limits};
 use bex_store::audit::{StreamAuditId, StreamOpened};
 use bex_store::revocations::{Standing, StreamKey};
 use bex_store::tickets::Burn;
@@ -63,11 +65,60 @@ pub struct Asked<'a> {
     pub now: Timestamp,
 }
 
+/// What tickets of every kind say.
+#[derive(Debug, Clone, Copy)]
+pub struct Pass<'a> {
+    /// Who reads.
+    pub subject: &'a str,
+    /// The session's workspace.
+    pub workspace: &'a WorkspaceId,
+    /// The session.
+    pub session: &'a str,
+    /// The audit row's word for what the ticket allows.
+    pub action: &'static str,
+    /// Issued and expires at, Unix seconds.
+    pub life: (i64, i64),
+    /// Single use.
+    pub jti: &'a str,
+}
+
+/// A kind of ticket.
+pub trait Claims {
+    /// What this one says.
+    fn pass(&self) -> Pass<'_>;
+}
+
+impl Claims for AttachClaims {
+    fn pass(&self) -> Pass<'_> {
+        Pass {
+            subject: &self.sub,
+            workspace: &self.ws,
+            session: self.ses.as_str(),
+            action: self.act.as_str(),
+            life: (self.iat, self.exp),
+            jti: &self.jti,
+        }
+    }
+}
+
+impl Claims for RemoteClaims {
+    fn pass(&self) -> Pass<'_> {
+        Pass {
+            subject: &self.sub,
+            workspace: &self.ws,
+            session: self.ses.as_str(),
+            action: AttachAction::Read.as_str(),
+            life: (self.iat, self.exp),
+            jti: &self.jti,
+        }
+    }
+}
+
 /// A stream that may begin once its ticket is used up.
 #[derive(Debug)]
-pub struct Admitted {
+pub struct Admitted<C = AttachClaims> {
     /// What the ticket says.
-    pub claims: AttachClaims,
+    pub claims: C,
     /// Hears of revocations.
     pub registration: Registration,
     /// Its place among the streams.
@@ -88,15 +139,8 @@ pub fn action_of(method: &Method) -> Option<AttachAction> {
 /// # Errors
 /// The refusal's code.
 pub fn ticket(ring: &KeyRing, asked: &Asked<'_>) -> Result<AttachClaims, Code> {
-    let token = asked
-        .headers
-        .get(ATTACH_HEADER)
-        .and_then(|value| value.to_str().ok());
-    let token = token.ok_or(Code::TicketInvalid)?;
-    let claims = AttachClaims::verify(token, ring, asked.now.as_second()).map_err(|fault| {
-        tracing::debug!(%fault, "ticket refused");
-        Code::TicketInvalid
-    })?;
+    let token = token(asked.headers)?;
+    let claims = AttachClaims::verify(token, ring, asked.now.as_second()).map_err(refused)?;
     if claims.act != asked.action {
         return Err(Code::ActionMismatch);
     }
@@ -106,22 +150,47 @@ pub fn ticket(ring: &KeyRing, asked: &Asked<'_>) -> Result<AttachClaims, Code> {
     Ok(claims)
 }
 
+/// The same for a remote session, which is only read: 401, then 403 session.
+///
+/// # Errors
+/// The refusal's code.
+pub fn remote_ticket(ring: &KeyRing, asked: &Asked<'_>) -> Result<RemoteClaims, Code> {
+    let token = token(asked.headers)?;
+    let claims = RemoteClaims::verify(token, ring, asked.now.as_second()).map_err(refused)?;
+    if claims.ses.as_str() != asked.session {
+        return Err(Code::SessionMismatch);
+    }
+    Ok(claims)
+}
+
+fn token(headers: &HeaderMap) -> Result<&str, Code> {
+    let token = headers
+        .get(ATTACH_HEADER)
+        .and_then(|value| value.to_str().ok());
+    token.ok_or(Code::TicketInvalid)
+}
+
+fn refused(fault: TicketFault) -> Code {
+    tracing::debug!(%fault, "ticket refused");
+    Code::TicketInvalid
+}
+
 /// 403 revoked, then 429. The ticket is still good after either.
 ///
 /// # Errors
 /// The refusal's code.
-pub async fn place<G: Gate>(
+pub async fn place<G: Gate, C: Claims>(
     gate: &G,
     streams: &Arc<Streams>,
     limiter: &Arc<Limiter>,
-    claims: AttachClaims,
-) -> Result<Admitted, Code> {
-    let issued_at = Timestamp::from_second(claims.iat).map_err(|_| Code::TicketInvalid)?;
+    claims: C,
+) -> Result<Admitted<C>, Code> {
+    let pass = claims.pass();
     let key = StreamKey {
-        workspace: claims.ws.clone(),
-        subject: claims.sub.clone(),
-        session: claims.ses.clone(),
-        issued_at,
+        workspace: pass.workspace.clone(),
+        subject: pass.subject.to_owned(),
+        session: pass.session.to_owned(),
+        issued_at: Timestamp::from_second(pass.life.0).map_err(|_| Code::TicketInvalid)?,
     };
     let registration = streams.register(key.clone());
     match in_time(gate.standing(&key)).await? {
@@ -129,7 +198,7 @@ pub async fn place<G: Gate>(
         // a session that is gone answers as one that is closed to the caller
         Standing::Revoked | Standing::SessionGone => return Err(Code::Revoked),
     }
-    let permit = limiter.admit(&claims.sub).ok_or(Code::TooManyStreams)?;
+    let permit = limiter.admit(pass.subject).ok_or(Code::TooManyStreams)?;
     Ok(Admitted {
         claims,
         registration,
@@ -141,23 +210,24 @@ pub async fn place<G: Gate>(
 ///
 /// # Errors
 /// The refusal's code.
-pub async fn redeem<G: Gate>(
+pub async fn redeem<G: Gate, C: Claims>(
     gate: &G,
-    claims: &AttachClaims,
+    claims: &C,
     instance: &str,
     remote_address: &str,
     now: Timestamp,
 ) -> Result<G::Row, Code> {
-    let keep = keep_nonce(claims.exp, now.as_second());
-    match in_time(gate.burn(&claims.jti, keep)).await? {
+    let pass = claims.pass();
+    let keep = keep_nonce(pass.life.1, now.as_second());
+    match in_time(gate.burn(pass.jti, keep)).await? {
         Burn::Burnt => {}
         Burn::Used => return Err(Code::TicketUsed),
     }
     let opened = StreamOpened {
-        workspace: &claims.ws,
-        session: &claims.ses,
-        subject: &claims.sub,
-        action: claims.act.as_str(),
+        workspace: pass.workspace,
+        session: pass.session,
+        subject: pass.subject,
+        action: pass.action,
         instance,
         remote_address,
     };

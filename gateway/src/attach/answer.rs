@@ -14,16 +14,22 @@ pub(super) fn session_of(path: &str) -> Option<&str> {
     (!id.is_empty() && !id.contains('/')).then_some(id)
 }
 
-/// Every header of every event stream.
+/// Every header of every event stream of an agent's session.
 pub(super) fn stream_headers() -> HeaderMap {
+    let mut headers = event_headers();
+    headers.insert(
+        http::HeaderName::from_static("x-vercel-ai-ui-message-stream"),
+        HeaderValue::from_static("v1"),
+    );
+    headers
+}
+
+/// Those of a remote session's: no AI SDK reads it.
+pub(super) fn event_headers() -> HeaderMap {
     let fixed = [
         (CONTENT_TYPE, "text/event-stream"),
         (CACHE_CONTROL, "no-cache, no-transform"),
         (http::HeaderName::from_static("x-accel-buffering"), "no"),
-        (
-            http::HeaderName::from_static("x-vercel-ai-ui-message-stream"),
-            "v1",
-        ),
     ];
     fixed
         .into_iter()
@@ -31,8 +37,8 @@ pub(super) fn stream_headers() -> HeaderMap {
         .collect()
 }
 
-/// One line of text: an AI SDK page shows it to its user.
-pub(super) fn refusal(code: Code) -> Response<ResponseBody> {
+/// One line of text: an AI SDK page shows it to its user. `methods` are those served there.
+pub(super) fn refusal(code: Code, methods: &'static str) -> Response<ResponseBody> {
     let mut response = Response::new(full(format!("{}\n", code.title())));
     *response.status_mut() =
         StatusCode::from_u16(code.status()).expect("every code's status is a valid one");
@@ -44,7 +50,7 @@ pub(super) fn refusal(code: Code) -> Response<ResponseBody> {
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(CODE_HEADER, HeaderValue::from_static(code.as_str()));
     if code == Code::MethodNotAllowed {
-        headers.insert(ALLOW, HeaderValue::from_static("GET, POST, OPTIONS"));
+        headers.insert(ALLOW, HeaderValue::from_static(methods));
     }
     response
 }

@@ -43,6 +43,8 @@ pub struct Out {
     /// The last frame was sent because it was full.
     frame_was_full: bool,
     last_sent: Instant,
+    /// What a quiet stream says.
+    beat: &'static str,
     cursor: Option<PartId>,
     parts: u64,
     bytes: u64,
@@ -64,6 +66,7 @@ pub fn stream<G>(guard: G) -> (Out, StreamBody<G>) {
         buffer: BytesMut::new(),
         frame_was_full: false,
         last_sent: Instant::now(),
+        beat: sse::KEEP_ALIVE,
         cursor: None,
         parts: 0,
         bytes: 0,
@@ -90,6 +93,11 @@ impl<G> Drop for StreamBody<G> {
 }
 
 impl Out {
+    /// Says this instead of a comment whenever it is quiet.
+    pub fn beats_with(&mut self, beat: &'static str) {
+        self.beat = beat;
+    }
+
     /// Writes the comment that opens a stream.
     pub fn open(&mut self) {
         self.buffer.put_slice(sse::STREAM_OPEN.as_bytes());
@@ -116,6 +124,17 @@ impl Out {
     /// One event the plane wrote itself.
     pub fn event(&mut self, data: &[u8]) {
         sse::write_event(&mut self.buffer, None, data);
+    }
+
+    /// Whole events of the wire, made elsewhere.
+    pub fn framed(&mut self, frame: &[u8]) {
+        self.buffer.put_slice(frame);
+    }
+
+    /// The same, of something that is stored.
+    pub fn framed_part(&mut self, frame: &[u8]) {
+        self.framed(frame);
+        self.parts += 1;
     }
 
     /// The last part the viewer was given: where it resumes.
@@ -169,7 +188,7 @@ impl Out {
             let beat = self.last_sent + limits::HEARTBEAT;
             tokio::select! {
                 done = what.as_mut() => return Ok(done),
-                () = sleep_until(beat) => self.buffer.put_slice(sse::KEEP_ALIVE.as_bytes()),
+                () = sleep_until(beat) => self.buffer.put_slice(self.beat.as_bytes()),
                 gone = self.slot.left() => return Err(gone),
             }
         }

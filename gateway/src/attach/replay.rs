@@ -52,6 +52,21 @@ impl ReplayBudget {
         budget.try_acquire_many_owned(all).expect("nobody reads")
     }
 
+    /// Waits for this much of it; what is not needed is split off and given back.
+    pub(crate) async fn take(&self, bytes: usize) -> OwnedSemaphorePermit {
+        let permits = u32::try_from(Self::permits(bytes)).unwrap_or(u32::MAX);
+        let budget = Arc::clone(&self.0);
+        budget
+            .acquire_many_owned(permits)
+            .await
+            .expect("the replay budget is never closed")
+    }
+
+    /// What so many bytes take.
+    pub(crate) fn permits(bytes: usize) -> usize {
+        bytes.div_ceil(limits::REPLAY_PERMIT_BYTES)
+    }
+
     /// Bytes that nobody uses now.
     pub fn free_bytes(&self) -> usize {
         self.0.available_permits() * limits::REPLAY_PERMIT_BYTES
@@ -100,7 +115,7 @@ impl Page {
     ) -> Result<Self, StoreError> {
         let parts = db.read_page(session, from, indexes, READ_BYTES).await?;
         let bytes: usize = parts.iter().map(|part| part.bytes.len()).sum();
-        let used = bytes.div_ceil(limits::REPLAY_PERMIT_BYTES);
+        let used = ReplayBudget::permits(bytes);
         Ok(Self {
             parts: parts.into_iter().map(Arc::new).collect(),
             bytes,
@@ -188,11 +203,7 @@ impl Pages {
 
     async fn fetch(&mut self, from: PartId) -> Result<(), StoreError> {
         self.rest();
-        let budget = Arc::clone(&self.budget.0);
-        let permit = budget
-            .acquire_many_owned(READING_PERMITS)
-            .await
-            .expect("the replay budget is never closed");
+        let permit = self.budget.take(READ_BYTES).await;
         let asked = self.indexes;
         let page = Page::read(&self.db, &self.session, from, asked, permit).await?;
         self.next = Some(from.plus(asked));

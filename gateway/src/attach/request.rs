@@ -22,14 +22,14 @@ use super::phases::{Asking, Phases};
 use super::plan::{Plan, Planned};
 use super::replay::Pages;
 use super::viewer::{self, Ends, Viewer};
-use super::{Attach, body, forwarded, post};
+use super::{Attach, body, forwarded, post, remote};
 use crate::metrics::{Counted, RefusedLabels};
 use crate::serve::ResponseBody;
 
 /// The audit row's word for a viewer that could not be told where to resume.
-const CUT: &str = "cut";
+pub(super) const CUT: &str = "cut";
 /// The audit row's word for an answer that is no stream.
-const NOTHING_NEW: &str = "nothing_new";
+pub(super) const NOTHING_NEW: &str = "nothing_new";
 
 impl Attach {
     /// Answers one request. Generic in the body, so that tests need no socket.
@@ -44,6 +44,10 @@ impl Attach {
         B::Error: Send,
     {
         let cors = self.cors.answer(request.headers());
+        let methods = match session_of(request.uri().path()) {
+            Some(session) if remote::is_remote(session) => "GET, OPTIONS",
+            _ => "GET, POST, OPTIONS",
+        };
         let mut response = match self.serve(request, peer).await {
             Ok(response) => response,
             Err(code) => {
@@ -51,7 +55,7 @@ impl Attach {
                     code: code.as_str(),
                 };
                 self.metrics.refused.get_or_create(&label).inc();
-                refusal(code)
+                refusal(code, methods)
             }
         };
         response.headers_mut().extend(cors);
@@ -77,6 +81,9 @@ impl Attach {
         }
         if request.method() == Method::OPTIONS {
             return Ok(bare(StatusCode::NO_CONTENT));
+        }
+        if remote::is_remote(session) {
+            return self.serve_remote(keys, session, &request, peer).await;
         }
         let action = action_of(request.method()).ok_or(Code::MethodNotAllowed)?;
         let asked = Asked {
@@ -189,7 +196,7 @@ impl Attach {
             db: self.db.clone(),
             hub: Arc::clone(&self.hub),
             pages: Pages::new(self.db.clone(), claims.ses.clone(), self.budget.clone()),
-            seat: self.rooms.enter(&claims.ses),
+            seat: self.rooms.enter(claims.ses.as_str()),
             claims,
             out,
             guard: Guard::for_profile(wish.profile),
@@ -206,7 +213,7 @@ impl Attach {
 }
 
 /// Closes the audit row of a stream that was sent nothing, or nothing that is known any more.
-async fn close_audit(db: &Db, audit: StreamAuditId, word: &str) {
+pub(super) async fn close_audit(db: &Db, audit: StreamAuditId, word: &str) {
     if let Err(error) = db.close_stream_audit(audit, word, 0, 0).await {
         tracing::warn!(error = %Chain(&error), "audit row of a stream stays open");
     }

@@ -194,16 +194,14 @@ fn heed(event: &Event, rooms: &Rooms) -> Then {
             ..
         } => Then::Check,
         Event::Notified {
-            channel: Channel::Settled | Channel::Ready,
+            channel: Channel::Settled | Channel::Ready | Channel::Remote,
             payload,
         } => {
-            if let Ok(session) = payload.parse() {
-                rooms.wake(&session);
-            }
+            rooms.wake(payload);
             Then::Nothing
         }
         Event::Notified {
-            channel: Channel::Wake | Channel::Dispatch | Channel::Remote | Channel::Machine,
+            channel: Channel::Wake | Channel::Dispatch | Channel::Machine,
             ..
         } => Then::Nothing,
         Event::Resumed => {

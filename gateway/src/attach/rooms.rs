@@ -3,39 +3,38 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bex_proto::SessionId;
 use tokio::sync::watch;
 
-/// The sessions somebody watches in this process.
+/// The sessions somebody watches in this process, agents' and remote ones by their ids.
 #[derive(Debug, Default)]
-pub struct Rooms(Mutex<HashMap<SessionId, watch::Sender<()>>>);
+pub struct Rooms(Mutex<HashMap<String, watch::Sender<()>>>);
 
 /// One viewer's seat; a session without viewers is forgotten.
 #[derive(Debug)]
 pub struct Seat {
     rooms: Arc<Rooms>,
-    session: SessionId,
+    session: String,
     changed: watch::Receiver<()>,
 }
 
 impl Rooms {
     /// Watches a session from now on.
-    pub fn enter(self: &Arc<Self>, session: &SessionId) -> Seat {
+    pub fn enter(self: &Arc<Self>, session: &str) -> Seat {
         let mut rooms = self.rooms();
         let room = rooms
-            .entry(session.clone())
+            .entry(session.to_owned())
             .or_insert_with(|| watch::Sender::new(()));
         let changed = room.subscribe();
         drop(rooms);
         Seat {
             rooms: Arc::clone(self),
-            session: session.clone(),
+            session: session.to_owned(),
             changed,
         }
     }
 
     /// Something about this session changed.
-    pub fn wake(&self, session: &SessionId) {
+    pub fn wake(&self, session: &str) {
         if let Some(room) = self.rooms().get(session) {
             room.send_replace(());
         }
@@ -48,7 +47,7 @@ impl Rooms {
         }
     }
 
-    fn rooms(&self) -> MutexGuard<'_, HashMap<SessionId, watch::Sender<()>>> {
+    fn rooms(&self) -> MutexGuard<'_, HashMap<String, watch::Sender<()>>> {
         // a map of senders is consistent after any panic
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -91,17 +90,16 @@ mod tests {
     #[tokio::test]
     async fn a_notice_reaches_its_session_only_and_empty_rooms_go() {
         let rooms = Arc::new(Rooms::default());
-        let (a, b) = (SessionId::random(), SessionId::random());
-        let (mut first, mut second, mut other) =
-            (rooms.enter(&a), rooms.enter(&a), rooms.enter(&b));
-        rooms.wake(&a);
+        let (a, b) = ("ags-a", "rms-b");
+        let (mut first, mut second, mut other) = (rooms.enter(a), rooms.enter(a), rooms.enter(b));
+        rooms.wake(a);
         first.changed().await;
         assert!(second.take_change() && !second.take_change());
         assert!(!first.take_change() && !other.take_change());
         rooms.wake_all();
         assert!(first.take_change() && other.take_change());
         drop(first);
-        rooms.wake(&a);
+        rooms.wake(a);
         assert!(second.take_change());
         drop((second, other));
         assert!(rooms.rooms().is_empty());

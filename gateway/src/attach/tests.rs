@@ -4,5 +4,6 @@ mod door;
 mod ends;
 mod live;
 mod memory;
+mod remote;
 mod replay;
 mod rig;

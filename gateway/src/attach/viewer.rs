@@ -19,77 +19,22 @@ use bex_proto::ui_stream::{Compact, Guard, Output, resume_error};
 use bex_proto::{Chain, SessionId, TurnNo, limits};
 use bex_store::audit::StreamAuditId;
 use bex_store::{Db, StoreError};
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::body::{Out, ViewerGone};
+use super::body::Out;
 use super::events;
 use super::phases::Phases;
 use super::plan::{Opening, Plan, Scope};
 use super::replay::Pages;
 use super::rooms::Seat;
+use super::stop::Stop;
 use crate::hub::Hub;
 use rejoin::Silence;
 use turn::TurnEnded;
 
 /// Delay between two attempts to reach the store for a running stream.
 const STORE_AGAIN: Duration = Duration::from_millis(500);
-/// How long a viewer whose access ended may take what it was given before: a revocation counts within a second.
-const LAST_WORDS: Duration = Duration::from_millis(500);
-
-/// Why a stream ends without a true end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stop {
-    /// The viewer left or its connection is stalled.
-    Gone(ViewerGone),
-    /// The driver could not be read for too long.
-    SourceLost,
-    /// The store could not be read for too long.
-    Store,
-    /// The sandbox did not come up in time.
-    NoSandbox,
-    /// Access was revoked or the session was deleted.
-    Revoked,
-    /// This process is shutting down.
-    Drained,
-    /// The stream is as old as it may get.
-    Ceiling,
-}
-
-impl From<ViewerGone> for Stop {
-    fn from(gone: ViewerGone) -> Self {
-        Self::Gone(gone)
-    }
-}
-
-impl Stop {
-    /// What the viewer is told, where it can still be told.
-    fn text(self) -> Option<&'static str> {
-        match self {
-            Self::Gone(_) => None,
-            Self::SourceLost => Some("the agent's sandbox does not answer"),
-            Self::Store => Some("the transcript cannot be read now"),
-            Self::NoSandbox => Some("the agent's sandbox is not ready yet"),
-            Self::Revoked => Some("access was revoked"),
-            Self::Drained => Some("the server is restarting"),
-            Self::Ceiling => Some("the stream is too old"),
-        }
-    }
-
-    /// The audit row's word.
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Gone(ViewerGone::Left) => "left",
-            Self::Gone(ViewerGone::Stalled) => "stalled",
-            Self::SourceLost => "source_lost",
-            Self::Store => "store",
-            Self::NoSandbox => "no_sandbox",
-            Self::Revoked => "revoked",
-            Self::Drained => "drained",
-            Self::Ceiling => "ceiling",
-        }
-    }
-}
 
 /// Where what is open in the message was opened, as far as this turn goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -125,11 +70,11 @@ pub(super) struct Viewer {
 }
 
 /// What ends a stream from outside.
-pub(super) struct Ends {
+pub(crate) struct Ends {
     /// Access was revoked.
-    pub(super) revoked: CancellationToken,
+    pub(crate) revoked: CancellationToken,
     /// The process drains.
-    pub(super) drain: CancellationToken,
+    pub(crate) drain: CancellationToken,
 }
 
 impl Viewer {
@@ -165,27 +110,11 @@ impl Viewer {
         word
     }
 
-    /// Tells what ended the stream. Who may not read on is not waited for: what it has not taken by then it does not get.
+    /// Says where to resume.
     async fn end(&mut self, stop: Stop) -> Stop {
-        if !matches!(stop, Stop::Revoked | Stop::Ceiling) {
-            return self.tell(stop).await;
-        }
-        let Ok(told) = timeout(LAST_WORDS, self.tell(stop)).await else {
-            self.out.abort();
-            return stop;
-        };
-        told
-    }
-
-    /// Says where to resume and closes, without `[DONE]`.
-    async fn tell(&mut self, stop: Stop) -> Stop {
-        let Some(text) = stop.text() else { return stop };
-        self.out
-            .event(resume_error(text, self.out.cursor()).as_bytes());
-        match self.out.close().await {
-            Ok(()) => stop,
-            Err(gone) => Stop::Gone(gone),
-        }
+        let cursor = self.out.cursor();
+        stop.tell(&mut self.out, |text| resume_error(text, cursor))
+            .await
     }
 
     async fn serve(&mut self, plan: Plan) -> Result<(), Stop> {

@@ -65,7 +65,7 @@ impl ExecRecords for Db {
         let key = StreamKey {
             workspace: claims.ws.clone(),
             subject: claims.sub.clone(),
-            session: session.clone(),
+            session: session.to_string(),
             issued_at,
         };
         Ok(self.standing(&key).await? != Standing::Good)

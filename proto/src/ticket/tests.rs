@@ -166,3 +166,24 @@ fn a_grant_binds_its_body() {
     assert_ne!(turn_digest("p", Some("q")), turn_digest("p", None));
     assert_ne!(turn_digest("a", Some("bc")), turn_digest("ab", Some("c")));
 }
+
+#[test]
+fn a_ticket_for_a_remote_session_is_no_other_ticket() {
+    let ring = ring(&format!("a:{A}"));
+    let workspace = || "w".parse().expect("an id");
+    let remote = RemoteClaims::to_read(&RemoteSessionId::random(), workspace(), "u", 1000);
+    let ticket = remote.sign(&ring);
+    assert_eq!(RemoteClaims::verify(&ticket, &ring, 1090), Ok(remote));
+    assert_eq!(
+        RemoteClaims::verify(&ticket, &ring, 1121),
+        Err(TicketFault::Expired)
+    );
+    assert_eq!(
+        AttachClaims::verify(&ticket, &ring, 1000),
+        Err(TicketFault::Malformed)
+    );
+    assert_eq!(
+        RemoteClaims::verify(&claims().sign(&ring), &ring, 1000),
+        Err(TicketFault::Malformed)
+    );
+}

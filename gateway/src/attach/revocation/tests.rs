@@ -53,7 +53,7 @@ impl Rig {
         let stream = streams.register(StreamKey {
             workspace: "acme".parse().expect("an id"),
             subject: "u".into(),
-            session: session.clone(),
+            session: session.to_string(),
             issued_at: Timestamp::UNIX_EPOCH,
         });
         let stop = CancellationToken::new();
@@ -112,7 +112,7 @@ async fn a_notice_and_a_gap_in_the_notices_are_followed_at_once() {
     assert_eq!(rig.ended().await, Duration::ZERO);
 
     let mut rig = Rig::new();
-    let mut seat = rig.rooms.enter(&rig.session);
+    let mut seat = rig.rooms.enter(rig.session.as_str());
     rig.answer(Standing::Revoked);
     rig.notices.send(Event::Resumed).await.expect("it is heard");
     assert_eq!(rig.ended().await, Duration::ZERO);
@@ -132,14 +132,16 @@ async fn a_store_that_is_away_ends_nobody_and_is_asked_again_each_second() {
 #[tokio::test(start_paused = true)]
 async fn a_burst_of_revocations_is_one_question_and_other_notices_are_none() {
     let mut rig = Rig::new();
-    let mut seat = rig.rooms.enter(&rig.session);
-    for channel in [Channel::Wake, Channel::Dispatch] {
+    let mut seat = rig.rooms.enter(rig.session.as_str());
+    for channel in [Channel::Wake, Channel::Dispatch, Channel::Machine] {
         rig.notify(channel).await;
     }
     rig.notify(Channel::Settled).await;
     seat.changed().await;
-    rig.notify(Channel::Ready).await;
-    seat.changed().await;
+    for channel in [Channel::Ready, Channel::Remote] {
+        rig.notify(channel).await;
+        seat.changed().await;
+    }
     assert_eq!(rig.asked(), 0);
     for _ in 0..500 {
         rig.notify(Channel::Revoked).await;

@@ -302,7 +302,7 @@ async fn a_revocation_hits_whom_it_names_and_voids_older_tickets() {
     let key = StreamKey {
         workspace: "acme".parse().expect("an id"),
         subject: "v".into(),
-        session: session.clone(),
+        session: session.to_string(),
         issued_at: Timestamp::now(),
     };
     let standing = rig.db.standing(&key).await.expect("an answer");

@@ -1,6 +1,7 @@
 //! A store, a listener, a target, and short words for what the tests say often.
 
 mod browser;
+mod remote;
 mod speech;
 
 use std::sync::Mutex;
@@ -30,6 +31,7 @@ use crate::sandbox::{ExecPipe, ExecStartError, Look, TargetRef};
 use crate::serve::ResponseBody;
 
 pub(super) use browser::{Stream, Ticket, read_ticket, turn_ticket};
+pub(super) use remote::{RemoteTicket, remote_ticket, said, shown, timeless};
 pub(super) use speech::{events, ids, of_parts, parts, speech, wire};
 
 /// The longest a test waits for anything.
@@ -89,19 +91,7 @@ impl Rig {
             look: Mutex::new(Look::NotYet),
             looks: Mutex::default(),
         });
-        let mut deps = AttachDeps {
-            db: db.clone(),
-            notices: NoticeSource::Listen(config),
-            targets: Arc::clone(&targets) as Arc<dyn Targets>,
-            driver_keys: Arc::new(keys()),
-            attach_keys: Some(keys()),
-            cors_origins: vec!["https://app.example".into()],
-            trusted_proxies: vec!["127.0.0.0/8".parse().expect("a range")],
-            tee: TeeMode::On,
-            instance: "test".into(),
-            source_retry: limits::SOURCE_RETRY,
-            metrics: AttachMetrics::default(),
-        };
+        let mut deps = deps(&db, config, &targets);
         change(&mut deps);
         let attach = Attach::new(deps).expect("a configuration");
         Self {
@@ -110,6 +100,13 @@ impl Rig {
             attach,
             targets,
         }
+    }
+
+    /// Another gateway beside this one.
+    pub(super) fn another(&self) -> Arc<Attach> {
+        let config = DbConfig::new(&self.database.url, "another");
+        let db = Db::connect(&config).expect("a pool");
+        Attach::new(deps(&db, config, &self.targets)).expect("a configuration")
     }
 
     pub(super) async fn create(&self) -> SessionId {
@@ -320,6 +317,22 @@ impl Rig {
 
     pub(super) async fn read(&self, session: &SessionId) -> Stream {
         Stream::of(self.send(read_ticket(session).request()).await)
+    }
+}
+
+fn deps(db: &Db, config: DbConfig, targets: &Arc<Scripted>) -> AttachDeps {
+    AttachDeps {
+        db: db.clone(),
+        notices: NoticeSource::Listen(config),
+        targets: Arc::clone(targets) as Arc<dyn Targets>,
+        driver_keys: Arc::new(keys()),
+        attach_keys: Some(keys()),
+        cors_origins: vec!["https://app.example".into()],
+        trusted_proxies: vec!["127.0.0.0/8".parse().expect("a range")],
+        tee: TeeMode::On,
+        instance: "test".into(),
+        source_retry: limits::SOURCE_RETRY,
+        metrics: AttachMetrics::default(),
     }
 }
 
