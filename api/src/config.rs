@@ -57,6 +57,8 @@ pub struct Config {
     pub proof: Option<ProofRing>,
     /// Days that sessions and audit rows are kept where a workspace says nothing; 0: for ever.
     pub retention_days: u32,
+    /// Days that remote sessions' logs are kept once rows were made from them; 0: for ever.
+    pub remote_log_days: u32,
     /// How often is looked for what is kept no longer.
     pub retention_tick: Duration,
     /// Where spans are sent, by a program that was built for it.

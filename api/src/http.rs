@@ -9,8 +9,10 @@ mod extract;
 pub(crate) mod holds;
 mod layers;
 mod lifecycle;
+pub(crate) mod machines;
 pub(crate) mod priming;
 pub(crate) mod proof;
+pub(crate) mod remote;
 pub(crate) mod revocations;
 mod sandbox_calls;
 mod secret_literal;
@@ -29,6 +31,7 @@ use axum::routing::{delete, get, post};
 use bex_proto::problem::Code;
 use bex_store::Db;
 use bex_store::sessions::SessionRow;
+use tokio::sync::Semaphore;
 
 use crate::auth::{Authenticator, Caller};
 use crate::export::Exporter;
@@ -36,6 +39,7 @@ use crate::metrics::HttpMetrics;
 use crate::notices::Notices;
 use crate::profiles::Profiles;
 use crate::proof::ProofRing;
+use crate::remote::{Announcer, Builders};
 use crate::tickets::AttachTickets;
 
 pub use error::ApiError;
@@ -67,7 +71,16 @@ pub struct Api {
     pub turn_wait: std::time::Duration,
     /// Counts and times requests.
     pub metrics: HttpMetrics,
+    /// Makes turns and messages of remote sessions.
+    pub builders: Builders,
+    /// Tells viewers of remote sessions' events.
+    pub announcer: Announcer,
+    /// Reports of machines that are worked on at once.
+    pub reports: Semaphore,
 }
+
+/// Reports of machines that one process works on at once: each may be as large as [`bex_proto::limits::REMOTE_BODY`].
+pub const REPORTS: usize = 32;
 
 /// The router and the list of its routes from one table, so that the OpenAPI document can be compared with it.
 macro_rules! routes {
@@ -104,6 +117,37 @@ routes! {
     post "/v1/workspaces/{workspaceId}/retention" => holds::set_retention;
     delete "/v1/workspaces/{workspaceId}" => holds::delete_workspace;
     post "/v1/revocations" => revocations::create;
+    get "/v1/agent-sessions/{id}/messages" => remote::messages::of_agent;
+    post "/v1/machines" => machines::register;
+    get "/v1/machines" => machines::list;
+    get "/v1/machines/{id}" => machines::get;
+    post "/v1/machines/{id}/rotate" => machines::rotate;
+    post "/v1/machines/{id}/revoke" => machines::revoke;
+    post "/v1/machine/rotate" => machines::rotate_own;
+    post "/v1/machine/heartbeat" => remote::machine::heartbeat;
+    get "/v1/machine/commands" => remote::machine::commands;
+    post "/v1/machine/commands/{id}" => remote::machine::answer;
+    post "/v1/remote-sessions" => remote::sessions::create;
+    get "/v1/remote-sessions" => remote::sessions::list;
+    get "/v1/remote-sessions/{id}" => remote::sessions::get;
+    delete "/v1/remote-sessions/{id}" => remote::sessions::delete;
+    post "/v1/remote-sessions/{id}/archive" => remote::sessions::archive;
+    post "/v1/remote-sessions/{id}/unarchive" => remote::sessions::unarchive;
+    post "/v1/remote-sessions/{id}/rebuild" => remote::sessions::rebuild;
+    post "/v1/remote-sessions/{id}/attach-ticket" => remote::sessions::ticket;
+    post "/v1/remote-sessions/{id}/chat" => remote::commands::chat;
+    post "/v1/remote-sessions/{id}/abort" => remote::commands::abort;
+    post "/v1/remote-sessions/{id}/stop" => remote::commands::stop;
+    post "/v1/remote-sessions/{id}/pause" => remote::commands::pause;
+    post "/v1/remote-sessions/{id}/resume" => remote::commands::resume;
+    post "/v1/remote-sessions/{id}/permission" => remote::commands::permission;
+    post "/v1/remote-sessions/{id}/output" => remote::output::report;
+    get "/v1/remote-sessions/{id}/output" => remote::output::read;
+    post "/v1/remote-sessions/{id}/import" => remote::output::import;
+    post "/v1/remote-sessions/{id}/status" => remote::machine::status;
+    post "/v1/remote-sessions/{id}/usage" => remote::machine::usage;
+    get "/v1/remote-sessions/{id}/messages" => remote::messages::of_remote;
+    get "/v1/remote-sessions/{id}/turns" => remote::messages::turns;
     get "/.well-known/bex-proof-keys.json" => proof::keys;
     get "/openapi.json" => crate::openapi::serve;
 }

@@ -21,6 +21,7 @@ pub mod openapi;
 pub mod priming;
 pub mod profiles;
 pub mod proof;
+pub mod remote;
 pub mod retention;
 pub mod sandbox;
 pub mod serve;

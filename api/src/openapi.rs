@@ -22,9 +22,10 @@ use utoipa::openapi::{
 };
 
 use crate::http::{
-    attach_ticket, exec, holds, priming, proof, revocations, sessions, transcript, turns, views,
+    attach_ticket, exec, holds, machines, priming, proof, remote, revocations, sessions,
+    transcript, turns, views,
 };
-use operations::{Answer, OPERATIONS, Operation};
+use operations::{Answer, OPERATIONS, Operation, REMOTE};
 
 /// The checked-in document.
 const DOCUMENT: &str = include_str!("../openapi.json");
@@ -99,13 +100,33 @@ fn document() -> OpenApi {
     add::<proof::ProofPage>(&mut schemas);
     add::<holds::RetentionRequest>(&mut schemas);
     add::<holds::RetentionView>(&mut schemas);
+    add::<machines::RegisterMachine>(&mut schemas);
+    add::<machines::MachineToken>(&mut schemas);
+    add::<machines::MachinePage>(&mut schemas);
+    add::<remote::sessions::CreateRemoteSession>(&mut schemas);
+    add::<remote::sessions::RemoteSessionPage>(&mut schemas);
+    add::<remote::machine::Heartbeat>(&mut schemas);
+    add::<remote::machine::CommandPage>(&mut schemas);
+    add::<remote::machine::CommandResult>(&mut schemas);
+    add::<remote::machine::RemoteStatus>(&mut schemas);
+    add::<remote::machine::UsageBody>(&mut schemas);
+    add::<remote::machine::UsageCounted>(&mut schemas);
+    add::<remote::commands::ChatRequest>(&mut schemas);
+    add::<remote::commands::ReasonRequest>(&mut schemas);
+    add::<remote::commands::PermissionRequest>(&mut schemas);
+    add::<remote::commands::CommandTold>(&mut schemas);
+    add::<remote::output::OutputPage>(&mut schemas);
+    add::<remote::output::OutputAnswer>(&mut schemas);
+    add::<remote::output::ImportAnswer>(&mut schemas);
+    add::<remote::messages::MessagePage>(&mut schemas);
+    add::<remote::messages::RemoteTurnPage>(&mut schemas);
     schemas.push(("Problem".to_owned(), problem().into()));
     let bearer = SecurityScheme::Http(HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build());
     let components = ComponentsBuilder::new()
         .schemas_from_iter(schemas)
         .security_scheme(BEARER, bearer);
     let mut paths = PathsBuilder::new();
-    for operation in OPERATIONS {
+    for operation in OPERATIONS.iter().chain(REMOTE) {
         paths = paths.path(
             operation.path,
             PathItem::new(method(operation.method), described(operation)),
@@ -161,6 +182,16 @@ fn described(operation: &Operation) -> OperationBuilder {
         let body = RequestBodyBuilder::new()
             .required(Some(Required::True))
             .content("application/json", content);
+        built = built.request_body(Some(body.build()));
+    }
+    if let Some(schema) = operation.lines {
+        let content = match schema {
+            "" => Content::new(None::<RefOr<Schema>>),
+            schema => Content::new(Some(Ref::from_schema_name(schema))),
+        };
+        let body = RequestBodyBuilder::new()
+            .required(Some(Required::True))
+            .content("application/x-ndjson", content);
         built = built.request_body(Some(body.build()));
     }
     for (status, answer) in operation.answers {
@@ -219,10 +250,12 @@ fn parameters(operation: &Operation) -> Vec<utoipa::openapi::path::Parameter> {
 
 fn parameter_schema(name: &str) -> RefOr<Schema> {
     match name {
-        "limit" | "from" | "afterSeq" | "turn" | "budgetBytes" => ObjectBuilder::new()
-            .schema_type(Type::Integer)
-            .build()
-            .into(),
+        "limit" | "from" | "after" | "afterSeq" | "turn" | "budgetBytes" | "waitSeconds" => {
+            ObjectBuilder::new()
+                .schema_type(Type::Integer)
+                .build()
+                .into()
+        }
         "phase" => ArrayBuilder::new().items(words::<Phase>()).build().into(),
         _ => ObjectBuilder::new()
             .schema_type(Type::String)

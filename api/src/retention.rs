@@ -6,7 +6,9 @@
 
 use std::time::Duration;
 
+use bex_proto::remote::Answer;
 use bex_proto::{Chain, WorkspaceId};
+use bex_store::remote::Moved;
 use bex_store::retention::{KeptWorkspace, Purged, Removal};
 use bex_store::sessions::{Cancel, Delete};
 use bex_store::{Db, StoreError};
@@ -21,7 +23,9 @@ pub const TICK: Duration = Duration::from_secs(60);
 const SOON: Duration = Duration::from_secs(2);
 /// Sessions of one workspace deleted in one round, so that no workspace waits for another.
 const SESSIONS: u32 = 100;
-/// Batches of parts removed in one round.
+/// Log events of one batch.
+const EVENTS: u32 = 5000;
+/// Batches of parts, and of log events, removed in one round.
 const PURGES: u32 = 1000;
 /// Batches of audit rows of one workspace forgotten in one round.
 const AUDIT_BATCHES: u32 = 10;
@@ -36,6 +40,8 @@ pub struct Swept {
     pub sessions: u64,
     /// Parts of deleted sessions removed.
     pub parts: u64,
+    /// Events of remote sessions' logs removed.
+    pub events: u64,
     /// Audit rows forgotten.
     pub audit_rows: u64,
     /// Audit rows closed because nobody else will.
@@ -63,6 +69,8 @@ impl Swept {
 pub struct Keeping {
     /// Counts where a workspace has no policy of its own; 0 keeps everything.
     pub default_days: u32,
+    /// Days that remote sessions' logs are kept once rows were made from them; 0 keeps them.
+    pub log_days: u32,
     /// How often is swept.
     pub tick: Duration,
 }
@@ -74,10 +82,10 @@ pub async fn run(
     (ticks, metrics): (TickMetrics, KeepingMetrics),
     cancel: CancellationToken,
 ) {
-    let Keeping { default_days, tick } = keeping;
+    let tick = keeping.tick;
     let mut pause = Duration::ZERO;
     while cancel.run_until_cancelled(sleep(pause)).await.is_some() {
-        let Some(round) = cancel.run_until_cancelled(sweep(&db, default_days)).await else {
+        let Some(round) = cancel.run_until_cancelled(sweep(&db, keeping)).await else {
             break;
         };
         if let Ok(swept) = &round {
@@ -95,6 +103,7 @@ pub async fn run(
                 tracing::info!(
                     sessions = swept.sessions,
                     parts = swept.parts,
+                    events = swept.events,
                     audit_rows = swept.audit_rows,
                     lost_streams = swept.lost_streams,
                     winding_down = swept.winding_down,
@@ -115,13 +124,13 @@ pub async fn run(
 ///
 /// # Errors
 /// Store trouble; the next round goes on.
-pub async fn sweep(db: &Db, default_days: u32) -> Result<Swept, StoreError> {
+pub async fn sweep(db: &Db, keeping: Keeping) -> Result<Swept, StoreError> {
     let mut swept = Swept {
         lost_streams: db.close_lost_streams().await?,
         ..Swept::default()
     };
     for kept in db.kept_workspaces().await? {
-        if let Err(error) = sweep_one(db, &kept, default_days, &mut swept).await {
+        if let Err(error) = sweep_one(db, &kept, keeping.default_days, &mut swept).await {
             swept.failed(&kept.workspace, error)?;
         }
     }
@@ -129,6 +138,16 @@ pub async fn sweep(db: &Db, default_days: u32) -> Result<Swept, StoreError> {
         match db.purge().await? {
             Purged::Parts(parts) => swept.parts += parts,
             Purged::Nothing => break,
+        }
+    }
+    for _ in 0..PURGES {
+        let events = match keeping.log_days {
+            0 => 0,
+            days => db.purge_remote_events(days, EVENTS).await?,
+        };
+        swept.events += events;
+        if events == 0 {
+            break;
         }
     }
     Ok(swept)
@@ -164,6 +183,7 @@ async fn delete_all(db: &Db, workspace: &WorkspaceId, swept: &mut Swept) -> Resu
             Cancel::AlreadyCanceling | Cancel::Terminal(_) | Cancel::NotFound => {}
         }
     }
+    db.wind_down_remote(workspace).await?;
     delete_quiet(db, workspace, 0, "session.delete", swept).await?;
     db.end_workspace_deletion(workspace).await
 }
@@ -185,6 +205,16 @@ async fn delete_quiet(
             Ok(Delete::Deleted) => swept.sessions += 1,
             // it moved since it was found
             Ok(Delete::Live | Delete::LegalHold | Delete::NotFound) => {}
+            Err(error) => swept.failed(workspace, error)?,
+        }
+    }
+    for session in db
+        .expired_remote_sessions(workspace, days, SESSIONS)
+        .await?
+    {
+        match db.delete_remote_session(&session).await {
+            Ok(Moved::Done(Answer::Does)) => swept.sessions += 1,
+            Ok(Moved::Done(_) | Moved::NotFound) => {}
             Err(error) => swept.failed(workspace, error)?,
         }
     }

@@ -14,6 +14,7 @@ use bex_telemetry::SpanExporter;
 use bex_tls::ClientTls;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -26,10 +27,11 @@ use crate::exec_client::ExecClient;
 use crate::export::Exporter;
 use crate::housekeeping;
 use crate::http::serve::{Drained, serve as listen};
-use crate::http::{Api, router};
+use crate::http::{Api, REPORTS, router};
 use crate::metrics::Metrics;
 use crate::notices::Notices;
 use crate::proof::Notary;
+use crate::remote::{Announcer, Builders};
 use crate::retention::{self, Keeping};
 use crate::tickets::AttachTickets;
 use sandboxes::Sandboxes;
@@ -195,11 +197,16 @@ fn start_loops(
         db.clone(),
         Keeping {
             default_days: config.retention_days,
+            log_days: config.remote_log_days,
             tick: config.retention_tick,
         },
         (metrics.retention.clone(), metrics.keeping.clone()),
         stop.clone(),
     ));
+    let builders = Builders::new(db.clone(), stop.clone());
+    loops.spawn(builders.clone().run());
+    let announcer = Announcer::default();
+    loops.spawn(announcer.clone().run(db.clone(), stop.clone()));
     // a loop that subscribes after the first notice finds the same work by its own first tick
     loops.spawn(notices.clone().pump(heard, stop.clone()));
     Arc::new(Api {
@@ -215,6 +222,9 @@ fn start_loops(
         live_limit: config.live_limit,
         turn_wait: limits::TURN_VERB_WAIT,
         metrics: metrics.http.clone(),
+        builders,
+        announcer,
+        reports: Semaphore::new(REPORTS),
     })
 }
 

@@ -1,7 +1,7 @@
 //! Minting attach tickets: what a browser shows the gateway. Single use, 90 seconds, one session, one action.
 
-use bex_proto::ticket::{AttachAction, AttachClaims, KeyRing, random_jti};
-use bex_proto::{Generation, SessionId, TurnNo, WorkspaceId, limits};
+use bex_proto::ticket::{AttachAction, AttachClaims, KeyRing, RemoteClaims, random_jti};
+use bex_proto::{Generation, RemoteSessionId, SessionId, TurnNo, WorkspaceId, limits};
 use bex_store::sandboxes::{SandboxRow, SandboxState};
 use jiff::Timestamp;
 
@@ -97,6 +97,23 @@ impl AttachTickets {
     /// Signs with the ring's first key for streams below `public_url` (no slash at its end).
     pub fn new(ring: KeyRing, public_url: String) -> Self {
         Self { ring, public_url }
+    }
+
+    /// A fresh ticket for a remote session's stream, valid from `now`.
+    pub fn mint_remote(
+        &self,
+        subject: &str,
+        session: &RemoteSessionId,
+        workspace: &WorkspaceId,
+        now: Timestamp,
+    ) -> AttachTicket {
+        let claims = RemoteClaims::to_read(session, workspace.clone(), subject, now.as_second());
+        AttachTicket {
+            ticket: claims.sign(&self.ring),
+            stream_url: format!("{}/v1/agent-sessions/{session}/stream", self.public_url),
+            expires_at: Timestamp::from_second(claims.exp).unwrap_or(Timestamp::MAX),
+            replay_only: false,
+        }
     }
 
     /// A fresh ticket, valid from `now`.

@@ -20,6 +20,8 @@ use crate::profiles::{Deployment, Profiles};
 use crate::proof::ProofRing;
 use crate::retention;
 
+/// Remote sessions' logs: long enough to make rows again after a fault was found, short enough not to be an archive.
+const REMOTE_LOG_DAYS: u32 = 30;
 /// Largest file that the configuration names.
 const CONFIG_FILE_BYTES: u64 = 1024 * 1024;
 
@@ -87,14 +89,19 @@ pub(super) fn config(args: &ServeArgs) -> Result<Config, Vec<ConfigFault>> {
         .proof_keys
         .as_ref()
         .map(|text| faults.keep("BEX_PROOF_KEYS", ProofRing::parse(text)));
-    let retention_days = match &args.audit_retention_days {
-        None => Some(0),
+    let mut days = |variable, text: &Option<String>, usual| match text {
+        None => Some(usual),
         Some(text) => {
             let days = text.parse::<u32>();
-            let days = days.map_err(|_| "must be a whole number of days");
-            faults.keep("BEX_AUDIT_RETENTION_DAYS", days)
+            faults.keep(variable, days.map_err(|_| "must be a whole number of days"))
         }
     };
+    let retention_days = days("BEX_AUDIT_RETENTION_DAYS", &args.audit_retention_days, 0);
+    let remote_log_days = days(
+        "BEX_REMOTE_LOG_RETENTION_DAYS",
+        &args.remote_log_retention_days,
+        REMOTE_LOG_DAYS,
+    );
 
     let collector = match args.otlp_url.as_deref().map(str::trim) {
         None | Some("") => None,
@@ -118,6 +125,7 @@ pub(super) fn config(args: &ServeArgs) -> Result<Config, Vec<ConfigFault>> {
             live_limit: live_limit?,
             proof: proof.flatten(),
             retention_days: retention_days?,
+            remote_log_days: remote_log_days?,
             retention_tick: retention_tick?,
             collector,
         })

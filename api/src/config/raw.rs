@@ -37,6 +37,9 @@ pub struct ServeArgs {
     /// Days that finished sessions and audit rows are kept where a workspace says nothing; 0 keeps them
     #[arg(long, env = "BEX_AUDIT_RETENTION_DAYS")]
     pub audit_retention_days: Option<String>,
+    /// Days that remote sessions' logs are kept once turns and messages were made from them; 0 keeps them
+    #[arg(long, env = "BEX_REMOTE_LOG_RETENTION_DAYS")]
+    pub remote_log_retention_days: Option<String>,
     /// Prefix of every streamUrl
     #[arg(long, env = "BEX_ATTACH_PUBLIC_URL")]
     pub attach_public_url: Option<String>,

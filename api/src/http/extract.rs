@@ -29,7 +29,7 @@ const KEYS_RETRY_SECONDS: u32 = 5;
 /// Text of a parser that is passed on; it may quote the caller's own body.
 const DETAIL_BYTES: usize = 200;
 /// What of a body over its limit is read and thrown away, so that a client that still sends hears the answer.
-const DISCARDED_BYTES: usize = 4 * limits::API_BODY;
+const DISCARDED_BYTES: usize = 3 * limits::API_BODY;
 
 impl FromRequestParts<Arc<Api>> for Caller {
     type Rejection = ApiError;
@@ -90,7 +90,7 @@ impl<S: Send + Sync> FromRequest<S> for Payload {
 impl Payload {
     /// Reads the body as JSON; an empty one is an empty object.
     pub async fn json<T: DeserializeOwned>(mut self) -> Result<Parsed<T>, ApiError> {
-        let bytes = self.read().await?;
+        let bytes = self.read(limits::API_BODY).await?;
         let text: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
         let value = serde_json::from_slice(text).map_err(|e| json_fault(&e))?;
         Ok(Parsed {
@@ -100,13 +100,18 @@ impl Payload {
         })
     }
 
-    async fn read(&mut self) -> Result<Bytes, ApiError> {
-        timeout(BODY_TIMEOUT, self.read_on())
+    /// The body as it is, at most `most` bytes.
+    pub async fn bytes(mut self, most: usize) -> Result<Bytes, ApiError> {
+        self.read(most).await
+    }
+
+    async fn read(&mut self, most: usize) -> Result<Bytes, ApiError> {
+        timeout(BODY_TIMEOUT, self.read_on(most))
             .await
             .map_err(|_| ApiError::invalid("the body did not arrive in time"))?
     }
 
-    async fn read_on(&mut self) -> Result<Bytes, ApiError> {
+    async fn read_on(&mut self, most: usize) -> Result<Bytes, ApiError> {
         let mut kept = BytesMut::new();
         let mut seen = 0;
         while let Some(frame) = self.body.frame().await {
@@ -115,14 +120,14 @@ impl Payload {
                 continue;
             };
             seen += data.len();
-            if seen <= limits::API_BODY {
+            if seen <= most {
                 kept.extend_from_slice(&data);
-            } else if seen > DISCARDED_BYTES {
+            } else if seen > most + DISCARDED_BYTES {
                 break;
             }
         }
-        if seen > limits::API_BODY {
-            return Err(ApiError::from(Code::BodyTooLarge).with("limit", limits::API_BODY as u64));
+        if seen > most {
+            return Err(ApiError::from(Code::BodyTooLarge).with("limit", most as u64));
         }
         Ok(kept.freeze())
     }
@@ -153,7 +158,7 @@ impl<T> Parsed<T> {
     }
 }
 
-fn json_fault(error: &serde_json::Error) -> ApiError {
+pub(super) fn json_fault(error: &serde_json::Error) -> ApiError {
     if !error.is_data() {
         return ApiError::from(Code::InvalidJson).detail(format!(
             "at line {}, column {}",

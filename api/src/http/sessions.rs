@@ -1,7 +1,7 @@
 //! Create, list, get, delete.
 
 mod create;
-mod cursor;
+pub(super) mod cursor;
 
 use std::sync::Arc;
 
@@ -77,7 +77,10 @@ pub async fn list(
 }
 
 /// The workspace asked for, or the caller's only one.
-fn workspace(caller: &Caller, asked: Option<WorkspaceId>) -> Result<WorkspaceId, ApiError> {
+pub(super) fn workspace(
+    caller: &Caller,
+    asked: Option<WorkspaceId>,
+) -> Result<WorkspaceId, ApiError> {
     let only = match &caller.workspaces {
         Workspaces::Some(own) if own.len() == 1 => own.first().cloned(),
         Workspaces::Some(_) | Workspaces::All => None,
@@ -150,7 +153,7 @@ impl Api {
             workspace: &row.workspace,
             subject: &caller.subject,
             action,
-            session: Some(&row.id),
+            session: Some(row.id.as_str()),
             result: "ok",
             detail: None,
         };

@@ -96,6 +96,7 @@ impl KeepingMetrics {
         for (what, count) in [
             ("sessions", swept.sessions),
             ("parts", swept.parts),
+            ("events", swept.events),
             ("audit_rows", swept.audit_rows),
         ] {
             let label = WhatLabel { what };

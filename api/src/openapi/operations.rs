@@ -1,6 +1,10 @@
 //! Every operation in a few words: what it takes, answers and refuses.
 
+mod remote;
+
 use bex_proto::problem::Code;
+
+pub use remote::REMOTE;
 
 /// A success.
 pub enum Answer {
@@ -30,6 +34,8 @@ pub struct Operation {
     pub headers: &'static [(&'static str, &'static str)],
     /// The request body's schema.
     pub body: Option<&'static str>,
+    /// The request body's lines: a schema, or any JSON where its name is empty.
+    pub lines: Option<&'static str>,
     /// Successes by status.
     pub answers: &'static [(u16, Answer)],
     /// Refusals beside the common ones.
@@ -44,6 +50,7 @@ const NONE: Operation = Operation {
     query: &[],
     headers: &[],
     body: None,
+    lines: None,
     answers: &[],
     codes: &[],
 };
@@ -53,7 +60,7 @@ const KEY: &[(&str, &str)] = &[(
     "1 to 255 visible ASCII characters. Same key and body: same answer; another body: 409.",
 )];
 
-/// All of them.
+/// Agent sessions and what belongs to no session.
 pub const OPERATIONS: &[Operation] = &[
     Operation {
         method: "post",

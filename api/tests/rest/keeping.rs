@@ -5,12 +5,20 @@ use std::sync::Arc;
 use bex_api::export::verify;
 use bex_api::notices::Notices;
 use bex_api::proof::{Notary, NotaryRound};
-use bex_api::retention::{Swept, sweep};
+use bex_api::retention::{Keeping, Swept, TICK, sweep};
 use bex_proto::TurnNo;
 use bex_store::settle::SandboxAfter;
 use serde_json::{Value, json};
 
 use crate::support::*;
+
+fn keeping(default_days: u32) -> Keeping {
+    Keeping {
+        default_days,
+        log_days: 30,
+        tick: TICK,
+    }
+}
 
 async fn state(world: &World) -> NotaryRound {
     let notary = Notary::new(
@@ -158,14 +166,20 @@ async fn what_a_workspace_keeps_no_longer_is_swept() {
     days(ADMIN, json!({"days": 40_000}))
         .await
         .refused("invalid_request");
-    assert_eq!(sweep(&world.db, 0).await.unwrap(), Swept::default());
+    assert_eq!(
+        sweep(&world.db, keeping(0)).await.unwrap(),
+        Swept::default()
+    );
     let set = days(ADMIN, json!({"days": 7})).await.ok(200);
     assert_eq!(
         (&set["days"], &set["effectiveDays"]),
         (&json!(7), &json!(7))
     );
     // not old enough
-    assert_eq!(sweep(&world.db, 1).await.unwrap(), Swept::default());
+    assert_eq!(
+        sweep(&world.db, keeping(1)).await.unwrap(),
+        Swept::default()
+    );
     world.sql("UPDATE sessions SET created_at = now() - interval '8 days', updated_at = now() - interval '8 days'");
     let hold = path(&session, "/legal-hold");
     world
@@ -178,9 +192,12 @@ async fn what_a_workspace_keeps_no_longer_is_swept() {
         .call(ADMIN, "DELETE", &path(&session, ""))
         .await
         .refused("legal_hold");
-    assert_eq!(sweep(&world.db, 0).await.unwrap(), Swept::default());
+    assert_eq!(
+        sweep(&world.db, keeping(0)).await.unwrap(),
+        Swept::default()
+    );
     world.call(ADMIN, "DELETE", &hold).await.ok(200);
-    let swept = sweep(&world.db, 0).await.unwrap();
+    let swept = sweep(&world.db, keeping(0)).await.unwrap();
     assert_eq!((swept.sessions, swept.parts), (1, 3));
     world
         .get(VIEWER, &path(&session, ""))
@@ -209,7 +226,7 @@ async fn what_cannot_be_swept_keeps_nothing_else_from_it() {
          CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''stuck''; END';
          CREATE TRIGGER fail BEFORE DELETE ON sessions FOR EACH ROW WHEN (OLD.id = '{stuck}') EXECUTE FUNCTION fail()"
     ));
-    let swept = sweep(&world.db, 7).await.unwrap();
+    let swept = sweep(&world.db, keeping(7)).await.unwrap();
     assert_eq!((swept.sessions, swept.parts, swept.failed), (2, 6, 1));
     assert_eq!(world.sql("SELECT id FROM sessions"), stuck.as_str());
     assert_eq!(

@@ -6,6 +6,7 @@ mod bodies;
 mod exec;
 mod keeping;
 mod lifecycle;
+mod remote;
 mod sessions;
 mod support;
 mod tickets;

@@ -9,11 +9,12 @@ use axum::body::Body;
 use bex_api::auth::{Authenticator, ServiceTokens, Verifier};
 use bex_api::exec_client::{ExecFailure, ExecTarget};
 use bex_api::export::Exporter;
-use bex_api::http::{Activity, Api, SandboxCalls, router, serve};
+use bex_api::http::{Activity, Api, REPORTS, SandboxCalls, router, serve};
 use bex_api::metrics::Metrics;
 use bex_api::notices::Notices;
 use bex_api::profiles::{Deployment, Profiles};
 use bex_api::proof::ProofRing;
+use bex_api::remote::{Announcer, Builders};
 use bex_api::tickets::AttachTickets;
 use bex_proto::driver::{TurnDigest, TurnEnd, TurnState};
 use bex_proto::ids::PartId;
@@ -33,6 +34,7 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 pub const VIEWER: &str = "viewer-token";
@@ -181,6 +183,10 @@ impl World {
         let proof = ProofRing::parse(&format!("p:{}", "cd".repeat(32))).unwrap();
         let proof = Arc::new(proof);
         let metrics = Metrics::default().http;
+        let builders = Builders::new(db.clone(), cancel.clone());
+        tokio::spawn(builders.clone().run());
+        let announcer = Announcer::default();
+        tokio::spawn(announcer.clone().run(db.clone(), cancel.clone()));
         let api = Arc::new(Api {
             db: db.clone(),
             auth: Authenticator::new(vec![Verifier::ServiceTokens(tokens())]),
@@ -194,6 +200,9 @@ impl World {
             live_limit,
             turn_wait: TURN_WAIT,
             metrics: metrics.clone(),
+            builders,
+            announcer,
+            reports: Semaphore::new(REPORTS),
         });
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -406,6 +415,30 @@ impl World {
     /// Stores parts of turn 1 by index.
     pub async fn append(&self, session: &SessionId, indexes: std::ops::Range<u32>) {
         let parts: Vec<Part> = indexes.map(part).collect();
+        let batch = Append {
+            session,
+            turn: TurnNo(1),
+            generation: Generation(1),
+            parts: &parts,
+            marks: Marks::Clean,
+            harvest: None,
+        };
+        let outcome = self.db.append(batch).await.unwrap();
+        assert!(matches!(outcome, AppendOutcome::Stored(_)), "{outcome:?}");
+    }
+
+    /// Parts of turn 1, from index 0.
+    pub async fn speak(&self, session: &SessionId, parts: &[&str]) {
+        let ids = (0..).map(|index| PartId::new(1, index));
+        let parts: Vec<Part> = ids
+            .zip(parts)
+            .map(|(id, part)| Part {
+                id,
+                head: inspect(part.as_bytes()).unwrap(),
+                bytes: Bytes::copy_from_slice(part.as_bytes()),
+                spoken_at: None,
+            })
+            .collect();
         let batch = Append {
             session,
             turn: TurnNo(1),

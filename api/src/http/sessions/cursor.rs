@@ -1,5 +1,8 @@
 //! The list's cursor: the last item's place in the order, opaque to callers.
 
+use std::fmt::Display;
+use std::str::FromStr;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bex_proto::problem::Code;
@@ -13,24 +16,28 @@ const CURSOR_BYTES: usize = 128;
 
 /// The order's columns in full: microseconds are what the store keeps.
 pub fn format(cursor: &ListCursor) -> String {
-    URL_SAFE_NO_PAD.encode(format!(
-        "{} {}",
-        cursor.created_at.as_microsecond(),
-        cursor.id
-    ))
+    format_any(cursor.created_at, &cursor.id)
+}
+
+/// The same of any list that is ordered by time and id.
+pub fn format_any(created_at: Timestamp, id: &impl Display) -> String {
+    URL_SAFE_NO_PAD.encode(format!("{} {id}", created_at.as_microsecond()))
 }
 
 /// Reads what [`format`] wrote.
 pub fn parse(text: &str) -> Result<ListCursor, ApiError> {
+    let (created_at, id) = parse_any(text)?;
+    Ok(ListCursor { created_at, id })
+}
+
+/// Reads what [`format_any`] wrote.
+pub fn parse_any<T: FromStr>(text: &str) -> Result<(Timestamp, T), ApiError> {
     let read = || {
         let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
         let text = String::from_utf8(bytes).ok()?;
         let (at, id) = text.split_once(' ')?;
         let created_at = Timestamp::from_microsecond(at.parse().ok()?).ok()?;
-        Some(ListCursor {
-            created_at,
-            id: id.parse().ok()?,
-        })
+        Some((created_at, id.parse().ok()?))
     };
     let cursor = if text.len() <= CURSOR_BYTES {
         read()

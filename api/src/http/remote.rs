@@ -1,0 +1,7 @@
+//! Remote sessions: what people, machines and workflows may ask of them.
+
+pub(crate) mod commands;
+pub(crate) mod machine;
+pub(crate) mod messages;
+pub(crate) mod output;
+pub(crate) mod sessions;

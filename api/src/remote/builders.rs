@@ -1,0 +1,228 @@
+//! Who looks at which session, and when: a report wakes its session at once, a loop finds what a process that died left behind. Of one session
+//! there is one look at a time in one process, and how many there are at once is bounded.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bex_proto::remote::RemoteState;
+use bex_proto::{Chain, RemoteSessionId};
+use bex_store::remote::{Decided, Ending};
+use bex_store::{Db, StoreError};
+use tokio::sync::Semaphore;
+use tokio::time::{MissedTickBehavior, interval};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::pass::{Looked, Standing, look};
+
+/// Looks at once: the store has 16 connections for everything.
+const PARALLEL: usize = 4;
+/// What builders may hold in memory between looks; beyond, a session is read again from its cursor.
+const HELD_BYTES: usize = 64 * 1024 * 1024;
+/// Builders that are kept between looks.
+const HELD: usize = 1000;
+/// How often sessions with a gap or an end to come are looked for.
+const SWEEP: Duration = Duration::from_secs(1);
+/// Events that nobody has read for this long belong to a process that died.
+const UNREAD: Duration = Duration::from_secs(3);
+/// Sessions of one page of that.
+const PAGE: u32 = 200;
+/// Failures of one session in a row; then it waits for the sweep.
+const FAILURES: u32 = 3;
+
+/// The builders of one process. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Builders {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    db: Db,
+    places: Semaphore,
+    sessions: Mutex<HashMap<RemoteSessionId, Work>>,
+    tasks: TaskTracker,
+    cancel: CancellationToken,
+}
+
+/// One session's work.
+#[derive(Debug)]
+enum Work {
+    /// Somebody looks; `again`: something came meanwhile.
+    Looking { again: bool },
+    /// Nobody does; where the builder stands.
+    Resting(Standing),
+}
+
+impl Builders {
+    /// Builders that end with `cancel`.
+    pub fn new(db: Db, cancel: CancellationToken) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                db,
+                places: Semaphore::new(PARALLEL),
+                sessions: Mutex::default(),
+                tasks: TaskTracker::new(),
+                cancel,
+            }),
+        }
+    }
+
+    /// Something of this session changed: it is looked at.
+    pub fn wake(&self, session: &RemoteSessionId) {
+        if let Some(standing) = self.shared.begin(session) {
+            let (shared, session) = (Arc::clone(&self.shared), session.clone());
+            self.shared
+                .tasks
+                .spawn(async move { shared.work(session, standing).await });
+        }
+    }
+
+    /// Looks for what needs time to pass, or was left behind, until cancelled.
+    pub async fn run(self) {
+        let cancel = self.shared.cancel.clone();
+        let mut every = interval(SWEEP);
+        every.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        while cancel.run_until_cancelled(every.tick()).await.is_some() {
+            if let Some(Err(error)) = cancel.run_until_cancelled(self.sweep()).await {
+                tracing::warn!(error = %Chain(&error), "remote sessions were not looked after");
+            }
+        }
+        self.shared.tasks.close();
+        self.shared.tasks.wait().await;
+    }
+
+    async fn sweep(&self) -> Result<(), StoreError> {
+        let db = &self.shared.db;
+        let mut after = None;
+        loop {
+            let page = db
+                .live_remote_sessions(after.as_ref(), PAGE, UNREAD)
+                .await?;
+            for row in &page {
+                let missing = row.ending_index.unwrap_or(0).max(row.head.high_index);
+                if row.head.next_index < missing
+                    && db.decide_gap(&row.id).await? == Decided::TooMany
+                {
+                    let ending = Ending {
+                        as_: RemoteState::Error,
+                        events: Some(row.head.next_index),
+                        error: Some("too many events never arrived"),
+                    };
+                    db.end_remote_session(&row.id, ending).await?;
+                }
+                self.wake(&row.id);
+            }
+            match page.last() {
+                Some(last) if page.len() == PAGE as usize => after = Some(last.id.clone()),
+                _ => return Ok(()),
+            }
+        }
+    }
+}
+
+impl Shared {
+    /// Marks a session as being looked at, unless somebody does.
+    fn begin(&self, session: &RemoteSessionId) -> Option<Option<Standing>> {
+        let mut sessions = self.lock();
+        if let Some(Work::Looking { again }) = sessions.get_mut(session) {
+            *again = true;
+            return None;
+        }
+        let looking = Work::Looking { again: false };
+        match sessions.insert(session.clone(), looking) {
+            Some(Work::Resting(standing)) => Some(Some(standing)),
+            _ => Some(None),
+        }
+    }
+
+    /// Looks until there is nothing more.
+    async fn work(&self, session: RemoteSessionId, mut standing: Option<Standing>) {
+        let mut failures = 0;
+        loop {
+            let looked = self
+                .cancel
+                .run_until_cancelled(self.once(&session, standing.take()))
+                .await;
+            match looked {
+                Some(Ok(Looked::Again(at))) => standing = at,
+                Some(Ok(Looked::Done(at))) => match self.rest(&session, Some(at)) {
+                    Some(at) => standing = at,
+                    None => return,
+                },
+                Some(Err(error)) if failures < FAILURES => {
+                    failures += 1;
+                    tracing::warn!(%session, error = %Chain(&error), "a remote session was not read");
+                }
+                // the sweep comes back to it
+                Some(Err(error)) => {
+                    tracing::error!(%session, error = %Chain(&error), "a remote session is not read for now");
+                    self.lock().remove(&session);
+                    return;
+                }
+                Some(Ok(Looked::Gone)) | None => {
+                    self.lock().remove(&session);
+                    return;
+                }
+            }
+        }
+    }
+
+    async fn once(
+        &self,
+        session: &RemoteSessionId,
+        standing: Option<Standing>,
+    ) -> Result<Looked, StoreError> {
+        let _place = self
+            .places
+            .acquire()
+            .await
+            .expect("the semaphore is never closed");
+        look(&self.db, session, standing).await
+    }
+
+    /// Puts the builder away, or hands it back because something came meanwhile.
+    fn rest(
+        &self,
+        session: &RemoteSessionId,
+        standing: Option<Standing>,
+    ) -> Option<Option<Standing>> {
+        let mut sessions = self.lock();
+        if let Some(Work::Looking { again }) = sessions.get_mut(session)
+            && std::mem::take(again)
+        {
+            return Some(standing);
+        }
+        sessions.remove(session);
+        if let Some(standing) = standing {
+            let mut held: usize = sessions.values().map(Work::bytes).sum();
+            held += standing.bytes();
+            sessions.insert(session.clone(), Work::Resting(standing));
+            // whichever goes is read again from its cursor when something comes
+            while held > HELD_BYTES || sessions.len() > HELD {
+                let resting = sessions
+                    .iter()
+                    .find(|(_, work)| matches!(work, Work::Resting(_)));
+                let Some(id) = resting.map(|(id, _)| id.clone()) else {
+                    break;
+                };
+                held -= sessions.remove(&id).map_or(0, |work| work.bytes());
+            }
+        }
+        None
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<RemoteSessionId, Work>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Work {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Looking { .. } => 0,
+            Self::Resting(standing) => standing.bytes(),
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! One look at a session: its new events become turns and messages. Whoever looks first writes; the others find that there is nothing left.
+
+use std::iter::Peekable;
+
+use bex_proto::message::{Gap, TerminalReason};
+use bex_proto::remote::RemoteState;
+use bex_proto::{RemoteSessionId, limits};
+use bex_store::remote::{BuiltRow, LogRow, RemoteHead, RemoteSessionRow, WriteBuilt, Written};
+use bex_store::{Db, StoreError};
+
+use super::build::{Builder, Built, Cursor, LogEvent};
+use super::rows::{self, Rows};
+
+/// How many rows are written at once.
+const ROWS: usize = 500;
+
+/// A builder that stands in the middle of a session's log.
+#[derive(Debug, Clone)]
+pub struct Standing {
+    builder: Builder,
+    /// The next event to read.
+    next: u64,
+    /// The head it belongs to.
+    revision: u64,
+    /// Rows that are written.
+    built: u64,
+    /// Log bytes since the builder could have started, which is about what it holds.
+    held: usize,
+}
+
+/// What a look came to.
+#[derive(Debug)]
+pub enum Looked {
+    /// Everything that was there is read.
+    Done(Standing),
+    /// There is more, or somebody else was first: look again.
+    Again(Option<Standing>),
+    /// There is no such session any more.
+    Gone,
+}
+
+/// Looks once.
+///
+/// # Errors
+/// Store trouble; the next look starts where the last one wrote.
+pub async fn look(
+    db: &Db,
+    session: &RemoteSessionId,
+    standing: Option<Standing>,
+) -> Result<Looked, StoreError> {
+    let Some(row) = db.remote_session(session).await? else {
+        return Ok(Looked::Gone);
+    };
+    let standing = standing
+        .filter(|standing| standing.revision == row.head.revision)
+        .unwrap_or_else(|| Standing::at(&row.head));
+    let import = match row.head.imports_waiting {
+        0 => None,
+        _ => db.waiting_import(session).await?,
+    };
+    if let Some(import) = &import
+        && import.after_built <= row.head.built
+    {
+        let rows = rows::of_import(db, &row, &import.lines).await?;
+        let mut write = standing.write(session, &rows);
+        write.cursor = row.head.cursor;
+        write.seen = (row.head.seen_index, 0);
+        write.import = Some(&import.sha256);
+        return Ok(match db.write_built(&write).await? {
+            Written::Done => Looked::Again(Some(standing.advanced())),
+            Written::Stale => Looked::Again(None),
+        });
+    }
+    let look = Look {
+        db,
+        row: &row,
+        until: import.map(|import| import.after_built),
+    };
+    look.read_on(standing).await
+}
+
+struct Look<'a> {
+    db: &'a Db,
+    row: &'a RemoteSessionRow,
+    /// An import stands behind this row of the log: what is behind it waits.
+    until: Option<u64>,
+}
+
+impl Look<'_> {
+    async fn read_on(&self, mut standing: Standing) -> Result<Looked, StoreError> {
+        let (session, head) = (&self.row.id, &self.row.head);
+        let gaps = match head.gaps {
+            0 => Vec::new(),
+            _ => self.db.remote_gaps(session, standing.next).await?,
+        };
+        let page = self
+            .db
+            .remote_events(session, standing.next, head.next_index)
+            .await?;
+        let mut out = Vec::new();
+        let fresh = standing.feed(&page, &gaps, head.seen_index, &mut out);
+        let all = standing.next >= head.next_index;
+        let finish = all && self.is_over(standing.next);
+        if finish || (all && self.row.state.is_terminal()) {
+            let at = self.row.ending_since.unwrap_or(self.row.updated_at);
+            let reason = reason(self.row.ending_as);
+            standing.builder.end(reason, at, &mut out);
+        }
+        self.write(standing, out, fresh, all, finish).await
+    }
+
+    /// Whether the session's end has come: its machine's last event is read, or was waited for.
+    fn is_over(&self, read: u64) -> bool {
+        if self.row.state != RemoteState::Ending {
+            return false;
+        }
+        let waited = || {
+            let since = self.row.ending_since?;
+            Some(self.row.now.duration_since(since).unsigned_abs() >= limits::REMOTE_STOP_GRACE)
+        };
+        match self.row.ending_index {
+            Some(declared) => read >= declared,
+            None => waited().unwrap_or(true),
+        }
+    }
+
+    /// Writes rows, a bounded number at once: of a page with more the rest is written by the next look.
+    async fn write(
+        &self,
+        mut standing: Standing,
+        out: Vec<Built>,
+        fresh: u64,
+        all: bool,
+        finish: bool,
+    ) -> Result<Looked, StoreError> {
+        let head = &self.row.head;
+        let Rows {
+            rows,
+            built,
+            cli_session,
+            cut,
+        } = rows::of_log(self.db, self.row, out, standing.built, self.until, ROWS).await?;
+        let told = self.row.cli_session_id.is_some();
+        let cli_session = cli_session.filter(|_| !told);
+        let read = standing.next > head.seen_index;
+        if rows.is_empty() && built == standing.built && !read && !finish && !cut {
+            return Ok(Looked::Done(standing));
+        }
+        standing.built = built;
+        let mut write = standing.write(&self.row.id, &rows);
+        write.cli_session = cli_session.as_deref();
+        if cut {
+            // another look reads this page again from the cursor, and finds the rows of it that are written
+            write.cursor = head.cursor;
+            write.seen = (head.seen_index, 0);
+        } else {
+            write.seen = (standing.next.max(head.seen_index), fresh);
+            write.finish = finish;
+        }
+        match self.db.write_built(&write).await? {
+            Written::Stale => Ok(Looked::Again(None)),
+            Written::Done if cut => Ok(Looked::Again(None)),
+            Written::Done if all => Ok(Looked::Done(standing.advanced())),
+            Written::Done => Ok(Looked::Again(Some(standing.advanced()))),
+        }
+    }
+}
+
+impl Standing {
+    fn at(head: &RemoteHead) -> Self {
+        let (index, offset, ordinal) = head.cursor;
+        let start = Cursor {
+            index,
+            offset,
+            ordinal,
+        };
+        Self {
+            builder: Builder::new(start),
+            next: index,
+            revision: head.revision,
+            built: head.built,
+            held: 0,
+        }
+    }
+
+    /// About what it takes in memory.
+    pub fn bytes(&self) -> usize {
+        self.held
+    }
+
+    fn write<'a>(&self, session: &'a RemoteSessionId, rows: &'a [BuiltRow]) -> WriteBuilt<'a> {
+        let boundary = self.builder.boundary();
+        WriteBuilt {
+            session,
+            revision: self.revision,
+            rows,
+            built: self.built,
+            cursor: (boundary.index, boundary.offset, boundary.ordinal),
+            seen: (self.next, 0),
+            cli_session: None,
+            import: None,
+            finish: false,
+        }
+    }
+
+    fn advanced(mut self) -> Self {
+        self.revision += 1;
+        self
+    }
+
+    /// Gives the builder a page, with the gaps in it; returns the charged bytes that were read for the first time.
+    fn feed(&mut self, page: &[LogRow], gaps: &[Gap], seen: u64, out: &mut Vec<Built>) -> u64 {
+        let mut fresh = 0;
+        let mut gaps = gaps.iter().peekable();
+        for row in page {
+            self.pass_gaps(&mut gaps, row.index);
+            if row.index < self.next {
+                // it came after it had been given up
+                continue;
+            }
+            let charge = row.data.len() + limits::REMOTE_EVENT_CHARGE;
+            if row.index >= seen {
+                fresh += charge as u64;
+            }
+            let before = self.builder.boundary();
+            let event = LogEvent {
+                index: row.index,
+                stream: row.stream,
+                data: &row.data,
+                complete: row.complete,
+                at: row.at,
+            };
+            self.builder.event(&event, out);
+            self.held = match self.builder.boundary() == before {
+                true => self.held + charge,
+                false => 0,
+            };
+            self.next = row.index + 1;
+        }
+        // a gap at the very end of what is there
+        self.pass_gaps(&mut gaps, self.next);
+        fresh
+    }
+
+    fn pass_gaps<'a>(&mut self, gaps: &mut Peekable<impl Iterator<Item = &'a Gap>>, index: u64) {
+        while let Some(gap) = gaps.next_if(|gap| gap.from <= index) {
+            if gap.to >= self.next {
+                self.builder.gap(*gap);
+                self.next = gap.to + 1;
+            }
+        }
+    }
+}
+
+/// How a turn ends that is open when its session ends.
+fn reason(ending: Option<RemoteState>) -> TerminalReason {
+    match ending {
+        Some(RemoteState::Stopped) => TerminalReason::Stopped,
+        Some(RemoteState::Error) => TerminalReason::Error,
+        _ => TerminalReason::ProcessExit,
+    }
+}
