@@ -151,7 +151,7 @@ fn of_turn(case: &Case, turn: &TurnCase, faults: &mut Vec<String>) {
         .spoken
         .iter()
         .find(|spoken| spoken.generation == turn.generation);
-    same_bytes(&stored, spoken, faults);
+    same_bytes(&stored, spoken, unlogged_from(case, turn), faults);
     text::check(case, turn, &stored, spoken, faults);
     let whole = is_whole(&stored, spoken);
     let hit = hit_by(case, turn);
@@ -206,15 +206,33 @@ fn stored(case: &Case, turn: u32) -> BTreeMap<u32, &Bytes> {
     of_turn.map(|(id, part)| (id.index.0, part)).collect()
 }
 
-fn same_bytes(stored: &BTreeMap<u32, &Bytes>, spoken: Option<&Spoken>, faults: &mut Vec<String>) {
+/// From which part on the log need not have what was spoken: its disk was full. It says so itself, unless its driver was killed before
+/// there was room to say it in.
+fn unlogged_from(case: &Case, turn: &TurnCase) -> Option<u32> {
+    let hit = hit_by(case, turn);
+    let mut spoken = turn.spoken.iter();
+    let spoken = spoken.find(|spoken| spoken.generation == turn.generation)?;
+    let unsaid = hit.contains(&Kind::DiskFull) && killed(&hit);
+    match (spoken.dropped, &spoken.end) {
+        (Some(first), _) => Some(first),
+        (None, None) if unsaid => u32::try_from(spoken.parts.len()).ok(),
+        (None, _) => None,
+    }
+}
+
+fn same_bytes(
+    stored: &BTreeMap<u32, &Bytes>,
+    spoken: Option<&Spoken>,
+    unlogged: Option<u32>,
+    faults: &mut Vec<String>,
+) {
     for (index, part) in stored {
         let logged = spoken.and_then(|spoken| spoken.parts.get(*index as usize));
-        let dropped = spoken.and_then(|spoken| spoken.dropped);
         match logged {
             Some(logged) if logged == *part => {}
             Some(_) => faults.push(format!("holds another part {index} than was spoken")),
             // what the disk did not take is proved by text and digest
-            None if dropped.is_some_and(|first| first <= *index) => {}
+            None if unlogged.is_some_and(|first| first <= *index) => {}
             None => faults.push(format!("holds part {index}, which nobody spoke")),
         }
     }

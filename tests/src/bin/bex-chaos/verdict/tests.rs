@@ -251,6 +251,26 @@ fn a_full_disk_is_a_reason_if_the_log_says_so() {
 }
 
 #[test]
+fn a_driver_that_is_killed_on_a_full_disk_cannot_say_what_it_dropped() {
+    let lost = |case: &mut Case| {
+        let turn = &mut case.turns[0];
+        (turn.verdict, turn.reason) = (Verdict::Truncated, Some(Reason::SandboxLost));
+        (turn.ended_by, turn.declared) = (Some(EndedBy::Lost), false);
+        turn.statements[0].verdict = Verdict::Truncated;
+        turn.spoken[0].parts.truncate(2);
+        turn.spoken[0].end = None;
+        case.replay.incomplete.insert(1);
+        case.hits.push(hit(Kind::DriverKilled));
+    };
+    assert!(found(lost).contains("holds part 2, which nobody spoke"));
+    let true_to_it = found(|case| {
+        lost(case);
+        case.hits.push(hit(Kind::DiskFull));
+    });
+    assert_eq!(true_to_it, "");
+}
+
+#[test]
 fn what_is_whole_is_not_truncated() {
     let found = found(|case| {
         case.hits.push(hit(Kind::DriverKilled));

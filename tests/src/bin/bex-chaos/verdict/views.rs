@@ -7,7 +7,7 @@ use bex_proto::session::Verdict;
 use bex_tests::tally::{Parts, Tally};
 use bytes::Bytes;
 
-use super::Case;
+use super::{Case, unlogged_from};
 use crate::viewers::View;
 
 /// How many ids a fault names.
@@ -33,8 +33,8 @@ pub(super) fn live(case: &Case, view: &View, faults: &mut Vec<String>) {
     // shown while it was spoken; the disk under the log was full
     tally.foreign.retain(|id| {
         let turn = case.turns.iter().find(|turn| turn.turn == id.turn.0);
-        let dropped = turn.and_then(|turn| turn.spoken.iter().find_map(|spoken| spoken.dropped));
-        dropped.is_none_or(|first| id.index.0 < first)
+        let unlogged = turn.and_then(|turn| unlogged_from(case, turn));
+        unlogged.is_none_or(|first| id.index.0 < first)
     });
     tell(&tally, faults);
 }
