@@ -31,7 +31,6 @@ const GATEWAY: &[(&str, &[&str])] = &[
     ("remote_sessions", &["SELECT"]),
     ("remote_heads", &["SELECT"]),
     ("remote_events", &["SELECT"]),
-    ("remote_gaps", &["SELECT"]),
     ("remote_turns", &["SELECT"]),
 ];
 

@@ -58,6 +58,11 @@ async fn the_gateway_can_do_exactly_its_list() {
         .await
         .unwrap();
     gateway.read_feed(&session, Seq(-1), 10).await.unwrap();
+    let remote = bex_proto::RemoteSessionId::random();
+    let look = gateway.look_at_remote(&remote, Some(0), 10).await.unwrap();
+    assert!(look.is_none());
+    gateway.durable_turns(&remote, 0, 10).await.unwrap();
+    gateway.turns_to_tell(&remote, 5).await.unwrap();
     gateway.contiguous_end(&session, T1).await.unwrap();
     gateway
         .kinds_before(&session, PartId::new(1, 9), bex_proto::PartIndex(0))
@@ -122,7 +127,8 @@ async fn the_gateway_can_do_exactly_its_list() {
     );
     assert_eq!(
         has,
-        "audit_events:INSERT changes:INSERT changes:SELECT revocations:SELECT sandboxes:SELECT schema_migrations:SELECT \
+        "audit_events:INSERT changes:INSERT changes:SELECT remote_events:SELECT remote_heads:SELECT remote_sessions:SELECT \
+         remote_turns:SELECT revocations:SELECT sandboxes:SELECT schema_migrations:SELECT \
          sessions:SELECT stream_audit:INSERT stream_audit:SELECT stream_audit:UPDATE ticket_nonces:DELETE \
          ticket_nonces:INSERT transcript_heads:SELECT transcript_parts:SELECT turns:SELECT"
     );
