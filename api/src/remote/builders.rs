@@ -52,7 +52,7 @@ enum Work {
     /// Somebody looks; `again`: something came meanwhile.
     Looking { again: bool },
     /// Nobody does; where the builder stands.
-    Resting(Standing),
+    Resting(Box<Standing>),
 }
 
 impl Builders {
@@ -72,10 +72,10 @@ impl Builders {
     /// Something of this session changed: it is looked at.
     pub fn wake(&self, session: &RemoteSessionId) {
         if let Some(standing) = self.shared.begin(session) {
-            let (shared, session) = (Arc::clone(&self.shared), session.clone());
-            self.shared
-                .tasks
-                .spawn(async move { shared.work(session, standing).await });
+            let shared = Arc::clone(&self.shared);
+            // boxed: a builder's state is large, and most sessions rest
+            let work = Box::pin(shared.work(session.clone(), standing));
+            self.shared.tasks.spawn(work);
         }
     }
 
@@ -132,13 +132,13 @@ impl Shared {
         }
         let looking = Work::Looking { again: false };
         match sessions.insert(session.clone(), looking) {
-            Some(Work::Resting(standing)) => Some(Some(standing)),
+            Some(Work::Resting(standing)) => Some(Some(*standing)),
             _ => Some(None),
         }
     }
 
     /// Looks until there is nothing more.
-    async fn work(&self, session: RemoteSessionId, mut standing: Option<Standing>) {
+    async fn work(self: Arc<Self>, session: RemoteSessionId, mut standing: Option<Standing>) {
         let mut failures = 0;
         loop {
             let looked = self
@@ -198,7 +198,7 @@ impl Shared {
         if let Some(standing) = standing {
             let mut held: usize = sessions.values().map(Work::bytes).sum();
             held += standing.bytes();
-            sessions.insert(session.clone(), Work::Resting(standing));
+            sessions.insert(session.clone(), Work::Resting(Box::new(standing)));
             // whichever goes is read again from its cursor when something comes
             while held > HELD_BYTES || sessions.len() > HELD {
                 let resting = sessions
