@@ -1,6 +1,6 @@
 //! Revocations: what voids older tickets and ends running streams.
 
-use bex_proto::{SessionId, WorkspaceId};
+use bex_proto::WorkspaceId;
 use jiff::Timestamp;
 
 use crate::error::StoreError;
@@ -16,7 +16,7 @@ pub struct Revocation {
     /// Only this subject's tickets.
     pub subject: Option<String>,
     /// Only tickets for this session.
-    pub session: Option<SessionId>,
+    pub session: Option<String>,
     /// Who revokes.
     pub created_by: String,
 }
@@ -59,7 +59,7 @@ impl Db {
             &[
                 text(&revocation.workspace.as_str()),
                 text(&revocation.subject),
-                text(&revocation.session.as_ref().map(SessionId::as_str)),
+                text(&revocation.session),
                 text(&revocation.created_by),
             ],
         )

@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use bex_proto::Chain;
 use bex_proto::problem::Code;
-use bex_proto::{WorkspaceId, limits};
+use bex_proto::{RemoteSessionId, WorkspaceId, limits};
 use bex_store::audit::AuditEvent;
 use bex_store::revocations::Revocation;
 use http::StatusCode;
@@ -49,20 +49,19 @@ pub async fn create(
         return Err(Code::NotFound.into());
     }
     validate::optional("subject", asked.subject.as_deref(), limits::WORD_BYTES)?;
-    let session = match &asked.session_id {
-        None => None,
-        Some(id) => {
-            let row = api.session_of(&caller, id).await?;
-            if row.workspace != workspace {
-                return Err(Code::NotFound.into());
-            }
-            Some(row.id)
+    if let Some(id) = &asked.session_id {
+        let owner = match id.parse::<RemoteSessionId>() {
+            Ok(_) => api.remote_of(&caller, id).await?.workspace,
+            Err(_) => api.session_of(&caller, id).await?.workspace,
+        };
+        if owner != workspace {
+            return Err(Code::NotFound.into());
         }
-    };
+    }
     let revocation = Revocation {
         workspace: workspace.clone(),
         subject: asked.subject.clone(),
-        session: session.clone(),
+        session: asked.session_id.clone(),
         created_by: caller.subject.clone(),
     };
     api.db.revoke(&revocation).await?;
@@ -70,7 +69,7 @@ pub async fn create(
         workspace: &workspace,
         subject: &caller.subject,
         action: "revocation.create",
-        session: session.as_ref().map(bex_proto::SessionId::as_str),
+        session: asked.session_id.as_deref(),
         result: "ok",
         detail: None,
     };

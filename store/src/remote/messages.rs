@@ -169,31 +169,4 @@ impl Db {
             .await?;
         rows.iter().map(TurnCursor::read).collect()
     }
-
-    /// Ids and last events of turns that ended at or behind an event, in order, at most `limit`.
-    ///
-    /// # Errors
-    /// Store trouble only.
-    pub async fn turns_ended_from(
-        &self,
-        session: &RemoteSessionId,
-        event: u64,
-        limit: u32,
-    ) -> Result<Vec<(u64, String)>, StoreError> {
-        let rows = self
-            .query(
-                "turns_ended_from",
-                "SELECT turn_id, last_index FROM remote_turns WHERE session_id = $1 AND last_index >= $2
-                  ORDER BY last_index LIMIT $3",
-                &[
-                    text(&session.as_str()),
-                    int8(&signed(event)),
-                    int8(&i64::from(limit)),
-                ],
-            )
-            .await?;
-        rows.iter()
-            .map(|row| Ok((large(row, "last_index")?, get(row, "turn_id")?)))
-            .collect()
-    }
 }

@@ -237,7 +237,7 @@ async fn a_revocation_voids_older_tickets_of_whom_it_names() {
     let revocation = Revocation {
         workspace: workspace(),
         subject: Some("eve".into()),
-        session: Some(mine.clone()),
+        session: Some(mine.to_string()),
         created_by: "admin".into(),
     };
     store.db.revoke(&revocation).await.unwrap();

@@ -343,8 +343,6 @@ async fn of_two_builders_one_writes() {
     assert_eq!(known.unwrap(), ["o1"]);
     let session = remote.db().remote_session(&remote.session).await.unwrap();
     assert_eq!(session.unwrap().cli_session_id.as_deref(), Some("cli"));
-    let ended = remote.db().turns_ended_from(&remote.session, 2, 10).await;
-    assert_eq!(ended.unwrap(), [(2, "trn-a".to_owned())]);
     let again = write(&remote.session, 1, &rows, 2);
     assert!(
         remote.db().write_built(&again).await.is_err(),

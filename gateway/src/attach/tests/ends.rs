@@ -222,7 +222,7 @@ async fn revoke(rig: &Rig, session: Option<&bex_proto::SessionId>, subject: Opti
     let revocation = Revocation {
         workspace: "acme".parse().expect("an id"),
         subject: subject.map(str::to_owned),
-        session: session.cloned(),
+        session: session.map(ToString::to_string),
         created_by: "admin".into(),
     };
     rig.db.revoke(&revocation).await.expect("revoked");
