@@ -35,7 +35,7 @@ use tokio::sync::Semaphore;
 
 use crate::auth::{Authenticator, Caller};
 use crate::export::Exporter;
-use crate::metrics::HttpMetrics;
+use crate::metrics::{HttpMetrics, RemoteMetrics};
 use crate::notices::Notices;
 use crate::profiles::Profiles;
 use crate::proof::ProofRing;
@@ -73,6 +73,8 @@ pub struct Api {
     pub metrics: HttpMetrics,
     /// Makes turns and messages of remote sessions.
     pub builders: Builders,
+    /// Counts what machines report.
+    pub remote_metrics: RemoteMetrics,
     /// Tells viewers of remote sessions' events.
     pub announcer: Announcer,
     /// Reports of machines that are worked on at once.

@@ -7,6 +7,7 @@ mod http;
 mod keeping;
 mod levels;
 mod oidc;
+mod remote;
 
 use bex_telemetry::SpanMetrics;
 use prometheus_client::encoding::text::encode;
@@ -19,6 +20,7 @@ pub use http::{ConnectionGuard, HttpMetrics, ListenerLabel, RequestLabels};
 pub use keeping::{ExportResult, KeepingMetrics};
 pub use levels::LevelsMetrics;
 pub use oidc::OidcMetrics;
+pub use remote::{RemoteMetrics, ReportResult};
 
 /// What the api counts.
 #[derive(Debug)]
@@ -40,6 +42,8 @@ pub struct Metrics {
     pub proof: TickMetrics,
     /// Statements, exports, retention.
     pub keeping: KeepingMetrics,
+    /// Remote sessions.
+    pub remote: RemoteMetrics,
     /// Spans of traces.
     pub spans: SpanMetrics,
     /// What is looked up at every scrape.
@@ -66,6 +70,7 @@ impl Default for Metrics {
             ),
             proof: TickMetrics::register(&mut registry, "proof_ticks", "Looks for turns to state"),
             keeping: KeepingMetrics::register(&mut registry),
+            remote: RemoteMetrics::register(&mut registry),
             spans: SpanMetrics::register(&mut registry),
             levels: LevelsMetrics::register(&mut registry),
             registry,

@@ -203,7 +203,7 @@ fn start_loops(
         (metrics.retention.clone(), metrics.keeping.clone()),
         stop.clone(),
     ));
-    let builders = Builders::new(db.clone(), stop.clone());
+    let builders = Builders::new(db.clone(), metrics.remote.clone(), stop.clone());
     loops.spawn(builders.clone().run());
     let announcer = Announcer::default();
     loops.spawn(announcer.clone().run(db.clone(), stop.clone()));
@@ -223,6 +223,7 @@ fn start_loops(
         turn_wait: limits::TURN_VERB_WAIT,
         metrics: metrics.http.clone(),
         builders,
+        remote_metrics: metrics.remote.clone(),
         announcer,
         reports: Semaphore::new(REPORTS),
     })

@@ -14,6 +14,8 @@ use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::metrics::{RemoteMetrics, TickResult};
+
 use super::pass::{Looked, Standing, look};
 
 /// Looks at once: the store has 16 connections for everything.
@@ -40,6 +42,7 @@ pub struct Builders {
 #[derive(Debug)]
 struct Shared {
     db: Db,
+    metrics: RemoteMetrics,
     places: Semaphore,
     sessions: Mutex<HashMap<RemoteSessionId, Work>>,
     tasks: TaskTracker,
@@ -57,10 +60,11 @@ enum Work {
 
 impl Builders {
     /// Builders that end with `cancel`.
-    pub fn new(db: Db, cancel: CancellationToken) -> Self {
+    pub fn new(db: Db, metrics: RemoteMetrics, cancel: CancellationToken) -> Self {
         Self {
             shared: Arc::new(Shared {
                 db,
+                metrics,
                 places: Semaphore::new(PARALLEL),
                 sessions: Mutex::default(),
                 tasks: TaskTracker::new(),
@@ -145,6 +149,12 @@ impl Shared {
                 .cancel
                 .run_until_cancelled(self.once(&session, standing.take()))
                 .await;
+            if let Some(looked) = &looked {
+                self.metrics.looked(match looked {
+                    Ok(_) => TickResult::Ok,
+                    Err(_) => TickResult::Error,
+                });
+            }
             match looked {
                 Some(Ok(Looked::Again(at))) => standing = at,
                 Some(Ok(Looked::Done(at))) => match self.rest(&session, Some(at)) {
@@ -209,6 +219,7 @@ impl Shared {
                 };
                 held -= sessions.remove(&id).map_or(0, |work| work.bytes());
             }
+            self.metrics.held(sessions.len(), held);
         }
         None
     }

@@ -183,7 +183,7 @@ impl World {
         let proof = ProofRing::parse(&format!("p:{}", "cd".repeat(32))).unwrap();
         let proof = Arc::new(proof);
         let metrics = Metrics::default().http;
-        let builders = Builders::new(db.clone(), cancel.clone());
+        let builders = Builders::new(db.clone(), Default::default(), cancel.clone());
         tokio::spawn(builders.clone().run());
         let announcer = Announcer::default();
         tokio::spawn(announcer.clone().run(db.clone(), cancel.clone()));
@@ -201,6 +201,7 @@ impl World {
             turn_wait: TURN_WAIT,
             metrics: metrics.clone(),
             builders,
+            remote_metrics: Default::default(),
             announcer,
             reports: Semaphore::new(REPORTS),
         });

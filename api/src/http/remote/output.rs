@@ -7,7 +7,7 @@ use axum::extract::State;
 use bex_proto::problem::Code;
 use bex_proto::remote::{OutputEvent, OutputStream};
 use bex_proto::transcript::sha256_hex;
-use bex_proto::{limits, time};
+use bex_proto::{RemoteSessionId, limits, time};
 use bex_store::remote::{EventsAppended, Import, Imported, LogRow, RemoteAppend};
 use jiff::Timestamp;
 use serde::Serialize;
@@ -17,6 +17,7 @@ use super::machine::Machine;
 use crate::auth::Caller;
 use crate::http::extract::{Params, Payload, Segments};
 use crate::http::{Api, ApiError};
+use crate::metrics::ReportResult;
 
 /// The answer to a report.
 #[derive(Serialize, ToSchema)]
@@ -40,11 +41,27 @@ pub async fn report(
 ) -> Result<Json<OutputAnswer>, ApiError> {
     let session = id.parse().map_err(|_| Code::NotFound)?;
     // a report is as large as all of a body: few are held at once
+    let answer = take(&api, &machine, &session, payload).await;
+    api.remote_metrics.reported(match &answer {
+        Ok(_) => ReportResult::Stored,
+        Err(fault) if fault.code() == Code::Backlog => ReportResult::Backlog,
+        Err(fault) if fault.code() == Code::LogFull => ReportResult::Full,
+        Err(_) => ReportResult::Refused,
+    });
+    answer.map(Json)
+}
+
+async fn take(
+    api: &Api,
+    machine: &Machine,
+    session: &RemoteSessionId,
+    payload: Payload,
+) -> Result<OutputAnswer, ApiError> {
     let _place = api.reports.try_acquire().map_err(|_| backlog())?;
     let body = payload.bytes(limits::REMOTE_BODY).await?;
     let events = events(&body)?;
     let report = RemoteAppend {
-        session: &session,
+        session,
         machine: &machine.row.id,
         events: &events,
     };
@@ -54,15 +71,16 @@ pub async fn report(
             duplicates,
             next_index,
         } => {
+            api.remote_metrics.stored(stored, duplicates);
             if stored > 0 {
-                api.announcer.announce(&session);
-                api.builders.wake(&session);
+                api.announcer.announce(session);
+                api.builders.wake(session);
             }
-            Ok(Json(OutputAnswer {
+            Ok(OutputAnswer {
                 accepted: stored,
                 duplicates,
                 next_event_index: next_index,
-            }))
+            })
         }
         EventsAppended::Unknown => Err(Code::NotFound.into()),
         EventsAppended::Ended => Err(Code::SessionEnded.into()),
@@ -77,7 +95,7 @@ pub async fn report(
         }
         EventsAppended::Backlog => {
             // whoever reads may have been killed
-            api.builders.wake(&session);
+            api.builders.wake(session);
             Err(backlog())
         }
     }

@@ -119,7 +119,7 @@ proptest! {
             let cancel = CancellationToken::new();
             let _end = cancel.clone().drop_guard();
             // of another process
-            let other = Builders::new(world.db.clone(), cancel.clone());
+            let other = Builders::new(world.db.clone(), Default::default(), cancel.clone());
             let wanted = [straight(&world, &machine, "interactive").await, straight(&world, &machine, "autonomous").await];
             for (cuts, seed, autonomous) in sessions {
                 let kind = if autonomous { "autonomous" } else { "interactive" };
