@@ -135,6 +135,8 @@ routes! {
     delete "/v1/remote-sessions/{id}" => remote::sessions::delete;
     post "/v1/remote-sessions/{id}/archive" => remote::sessions::archive;
     post "/v1/remote-sessions/{id}/unarchive" => remote::sessions::unarchive;
+    post "/v1/remote-sessions/{id}/legal-hold" => remote::sessions::hold;
+    delete "/v1/remote-sessions/{id}/legal-hold" => remote::sessions::release;
     post "/v1/remote-sessions/{id}/rebuild" => remote::sessions::rebuild;
     post "/v1/remote-sessions/{id}/attach-ticket" => remote::sessions::ticket;
     post "/v1/remote-sessions/{id}/chat" => remote::commands::chat;

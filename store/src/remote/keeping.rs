@@ -3,8 +3,9 @@
 use bex_proto::{RemoteSessionId, WorkspaceId};
 
 use crate::error::StoreError;
+use crate::holds::{Hold, HoldSet};
 use crate::pool::Db;
-use crate::sql::{float8, int8, large, text, word};
+use crate::sql::{boolean, float8, get, int8, large, text, word};
 
 impl Db {
     /// Sessions of a workspace that have ended, are not held, and were quiet for `days`: the oldest first, at most `limit`.
@@ -53,6 +54,45 @@ impl Db {
             &[text(&workspace.as_str())],
         )
         .await
+    }
+
+    /// Places or lifts a hold; the audit log says who did.
+    ///
+    /// # Errors
+    /// Store trouble; nothing changed then.
+    pub async fn set_remote_hold(
+        &self,
+        session: &RemoteSessionId,
+        hold: Hold,
+        subject: &str,
+    ) -> Result<HoldSet, StoreError> {
+        let held = hold == Hold::Held;
+        let action = match hold {
+            Hold::Held => "remote.hold",
+            Hold::Free => "remote.release",
+        };
+        let row = self
+            .query_one(
+                "set_remote_hold",
+                "WITH changed AS (UPDATE remote_sessions SET legal_hold = $2, updated_at = now()
+                                   WHERE id = $1 AND legal_hold <> $2 RETURNING id, workspace_id),
+                      noted AS (INSERT INTO audit_events (workspace_id, subject, action, session_id, result)
+                                SELECT workspace_id, $3, $4, id, 'ok' FROM changed)
+                 SELECT EXISTS (SELECT 1 FROM changed) AS changed,
+                        EXISTS (SELECT 1 FROM remote_sessions WHERE id = $1) AS known",
+                &[
+                    text(&session.as_str()),
+                    boolean(&held),
+                    text(&subject),
+                    text(&action),
+                ],
+            )
+            .await?;
+        Ok(match (get(&row, "known")?, get(&row, "changed")?) {
+            (false, _) => HoldSet::NotFound,
+            (true, true) => HoldSet::Changed,
+            (true, false) => HoldSet::Same,
+        })
     }
 
     /// Removes log events older than `days` that rows were made from, one bounded batch; returns how many went. Viewers that come later are

@@ -10,6 +10,7 @@ use bex_proto::remote::{Activity, Answer, RemoteState};
 use bex_proto::session::SessionKind;
 use bex_proto::{Chain, MachineId, RemoteSessionId, limits, time};
 use bex_store::audit::AuditEvent;
+use bex_store::holds::{Hold, HoldSet};
 use bex_store::remote::{
     Moved, NewRemoteSession, RemoteCreated, RemoteListFilter, RemoteSessionRow,
 };
@@ -345,6 +346,24 @@ pub async fn delete(
     }
 }
 
+/// `POST /v1/remote-sessions/{id}/legal-hold`
+pub async fn hold(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    Segments(id): Segments<String>,
+) -> Result<Json<RemoteSessionView>, ApiError> {
+    api.set_remote_hold(&caller, &id, Hold::Held).await
+}
+
+/// `DELETE /v1/remote-sessions/{id}/legal-hold`
+pub async fn release(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    Segments(id): Segments<String>,
+) -> Result<Json<RemoteSessionView>, ApiError> {
+    api.set_remote_hold(&caller, &id, Hold::Free).await
+}
+
 /// `POST /v1/remote-sessions/{id}/rebuild`: turns and messages are made again from the log.
 pub async fn rebuild(
     State(api): State<Arc<Api>>,
@@ -402,6 +421,24 @@ impl Api {
     ) -> Result<RemoteSessionView, ApiError> {
         let row = self.db.remote_session(id).await?.ok_or(Code::NotFound)?;
         Ok(row.into())
+    }
+
+    async fn set_remote_hold(
+        &self,
+        caller: &Caller,
+        id: &str,
+        hold: Hold,
+    ) -> Result<Json<RemoteSessionView>, ApiError> {
+        caller.need(Role::Admin)?;
+        let row = self.remote_of(caller, id).await?;
+        match self
+            .db
+            .set_remote_hold(&row.id, hold, &caller.subject)
+            .await?
+        {
+            HoldSet::Changed | HoldSet::Same => self.remote_view_again(&row.id).await.map(Json),
+            HoldSet::NotFound => Err(Code::NotFound.into()),
+        }
     }
 
     async fn set_archived(

@@ -254,6 +254,24 @@ pub const REMOTE: &[Operation] = &[
     },
     Operation {
         method: "post",
+        path: "/v1/remote-sessions/{id}/legal-hold",
+        id: "holdRemoteSession",
+        summary: "Keeps a session from deletion and retention (admin).",
+        answers: &[(200, Answer::Json("Held.", "RemoteSession"))],
+        codes: ADMIN,
+        ..NONE
+    },
+    Operation {
+        method: "delete",
+        path: "/v1/remote-sessions/{id}/legal-hold",
+        id: "releaseRemoteSession",
+        summary: "Lifts a session's legal hold (admin).",
+        answers: &[(200, Answer::Json("Free.", "RemoteSession"))],
+        codes: ADMIN,
+        ..NONE
+    },
+    Operation {
+        method: "post",
         path: "/v1/remote-sessions/{id}/rebuild",
         id: "rebuildRemoteSession",
         summary: "Makes turns and messages again from the log (admin).",

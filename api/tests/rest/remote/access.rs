@@ -184,3 +184,29 @@ async fn usage_is_counted_once() {
         (&json!(3), &json!(4), &json!(1))
     );
 }
+
+#[tokio::test]
+async fn a_held_session_is_not_deleted() {
+    let world = World::new().await;
+    let machine = world.machine().await;
+    let session = world.remote(&machine, "interactive").await;
+    let at = |path: &str| format!("/v1/remote-sessions/{session}{path}");
+    let status = json!({"state": "completed", "events": 0});
+    world
+        .post(&machine.token, &at("/status"), &status)
+        .await
+        .ok(200);
+    world.state(&session, "completed").await;
+    world
+        .post(OPERATOR, &at("/legal-hold"), &Value::Null)
+        .await
+        .refused("forbidden");
+    let held = world.post(ADMIN, &at("/legal-hold"), &Value::Null).await;
+    assert_eq!(held.ok(200)["legalHold"], true);
+    let deleted = world.call(ADMIN, "DELETE", &at("")).await;
+    deleted.refused("legal_hold");
+    let free = world.call(ADMIN, "DELETE", &at("/legal-hold")).await;
+    assert_eq!(free.ok(200)["legalHold"], false);
+    assert_eq!(world.call(ADMIN, "DELETE", &at("")).await.status, 204);
+    world.get(VIEWER, &at("")).await.refused("not_found");
+}
