@@ -17,6 +17,7 @@ pub mod memory;
 pub mod priming;
 pub mod profile;
 pub mod recover;
+pub mod remote;
 pub mod scrub;
 pub mod serve;
 pub mod sink;

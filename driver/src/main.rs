@@ -1,8 +1,10 @@
-//! `bex-driver serve` runs a sandbox's agent; `bex-driver exec` answers one exec operation inside it; `bex-driver install` puts it there.
+//! `bex-driver serve` runs a sandbox's agent; `bex-driver exec` answers one exec operation inside it; `bex-driver install` puts it there. `bex-driver
+//! remote` is not for sandboxes: it reports a command of any machine to a remote session.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use bex_driver::remote;
 use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
@@ -37,6 +39,11 @@ enum Command {
         /// The directory.
         dir: PathBuf,
     },
+    /// Runs a command on a machine of yours and reports what it prints to a remote session.
+    Remote(remote::arguments::Arguments),
+    /// What `remote` starts the command with.
+    #[command(hide = true)]
+    RemoteRun(remote::runner::RunArguments),
 }
 
 fn main() -> ExitCode {
@@ -53,5 +60,7 @@ fn main() -> ExitCode {
         Command::Exec { dir } => bex_driver::exec::main(&dir),
         Command::Scrub { files } => bex_driver::scrub::main(&files),
         Command::Install { dir } => bex_driver::install::main(&dir),
+        Command::Remote(arguments) => bex_driver::remote::main(arguments),
+        Command::RemoteRun(arguments) => bex_driver::remote::runner::main(&arguments),
     }
 }
