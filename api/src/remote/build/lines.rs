@@ -14,57 +14,54 @@ pub struct Place {
     pub at: Timestamp,
 }
 
-/// A whole line; without its text where it was longer than [`limits::REMOTE_LINE_BYTES`].
-#[derive(Debug)]
+/// A whole line.
+#[derive(Debug, Clone)]
 pub struct Line {
-    /// Without its end.
-    pub text: Option<String>,
+    /// What of it counts.
+    pub text: Text,
     /// Where it began.
     pub place: Place,
+}
+
+/// What a line is, as far as lines are told apart before they are read.
+#[derive(Debug, Clone)]
+pub enum Text {
+    /// It may be a JSON object.
+    Object(String),
+    /// It might have been one, but is longer than [`limits::REMOTE_LINE_BYTES`].
+    TooLong,
+    /// It is none: nothing of it is kept.
+    Other,
 }
 
 /// What of a line has come.
 #[derive(Debug, Clone, Default)]
 pub struct Lines {
-    half: Option<Half>,
-}
-
-#[derive(Debug, Clone)]
-struct Half {
-    text: String,
-    too_long: bool,
-    place: Place,
+    half: Option<Line>,
 }
 
 impl Lines {
     /// Takes a piece, which has at most one line end, at its own end. Gives the line back that ends with it.
     pub fn take(&mut self, piece: &str, place: Place) -> Option<Line> {
-        let ends = piece.ends_with('\n');
-        let half = self.half.get_or_insert(Half {
-            text: String::new(),
-            too_long: false,
+        let half = self.half.get_or_insert(Line {
+            text: Text::Object(String::new()),
             place,
         });
-        if half.text.len() + piece.len() > limits::REMOTE_LINE_BYTES + 1 {
-            half.too_long = true;
-            half.text = String::new();
-        }
-        if !half.too_long {
-            half.text.push_str(piece);
-        }
+        let (piece, ends) = match piece.strip_suffix('\n') {
+            Some(piece) => (piece, true),
+            None => (piece, false),
+        };
+        half.text.push(piece);
         if ends { self.rest() } else { None }
     }
 
     /// What has come of a line that will not be finished.
     pub fn rest(&mut self) -> Option<Line> {
-        let half = self.half.take()?;
-        Some(Line {
-            text: (!half.too_long).then_some(half.text),
-            place: half.place,
-        })
+        self.half.take()
     }
 
-    /// The rest of the line never comes.
+    /// The rest of the line never comes. What does come is read as a line of its own: it is one, or the end of one, and an end of a JSON
+    /// object is never a JSON object.
     pub fn give_up(&mut self) {
         self.half = None;
     }
@@ -72,5 +69,24 @@ impl Lines {
     /// Whether no line is half read.
     pub fn is_empty(&self) -> bool {
         self.half.is_none()
+    }
+}
+
+impl Text {
+    fn push(&mut self, piece: &str) {
+        let Self::Object(text) = self else {
+            return;
+        };
+        let piece = match text.is_empty() {
+            true => piece.trim_start(),
+            false => piece,
+        };
+        if text.is_empty() && !piece.is_empty() && !piece.starts_with('{') {
+            *self = Self::Other;
+        } else if text.len() + piece.len() > limits::REMOTE_LINE_BYTES {
+            *self = Self::TooLong;
+        } else {
+            text.push_str(piece);
+        }
     }
 }

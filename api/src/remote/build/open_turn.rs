@@ -1,241 +1,260 @@
-//! A turn while it is told: its blocks in order, within bounds, and the unfinished message of a provider that streams.
+//! A turn while it is told: its blocks in order, within bounds, and what has begun and not come whole.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
+use std::io;
 
 use bex_proto::limits;
 use bex_proto::message::{Block, Gap, TerminalReason};
 use jiff::Timestamp;
-use serde_json::Value;
 
 use super::lines::Place;
-use super::provider::{Delta, Message, Said, Started};
+use super::origin;
+use super::provider::{Delta, End, Message};
+use super::streaming::Streaming;
 use super::{BuiltBlock, BuiltTurn};
+
+/// Characters of a model's name; a longer one is none.
+const MODEL: usize = 200;
+
+/// What is known of a turn before its first line.
+#[derive(Debug, Clone, Default)]
+pub struct Before {
+    /// Events that never arrived.
+    pub gaps: Vec<Gap>,
+    /// A line was too long.
+    pub overflow: bool,
+    /// The conversation it belongs to, where its provider's ids mean nothing beyond that.
+    pub conversation: Option<String>,
+    /// Who speaks.
+    pub model: Option<String>,
+}
+
+impl Before {
+    /// Whether there is nothing to know.
+    pub fn is_empty(&self) -> bool {
+        self.gaps.is_empty()
+            && !self.overflow
+            && self.conversation.is_none()
+            && self.model.is_none()
+    }
+
+    /// Whether something of a turn is lost.
+    pub fn is_lossy(&self) -> bool {
+        !self.gaps.is_empty() || self.overflow
+    }
+}
 
 /// A turn that is not over.
 #[derive(Debug, Clone)]
 pub struct OpenTurn {
     place: Place,
+    about: Before,
     blocks: Vec<BuiltBlock>,
     bytes: usize,
     text_bytes: usize,
-    model: Option<String>,
-    /// Events that never arrived.
-    pub gaps: Vec<Gap>,
-    /// Something was too large.
-    pub overflow: bool,
-    /// Events that are told twice carry the same id.
-    heard: std::collections::HashSet<String>,
-    /// How many blocks of each kind a message had so far, for their origins.
-    counted: HashMap<String, u32>,
+    /// Names of its blocks: what is told twice is one.
+    told: HashSet<String>,
     streaming: Option<Streaming>,
-}
-
-/// A message that comes in pieces. Its blocks come again whole, in their order.
-#[derive(Debug, Clone)]
-struct Streaming {
-    message: String,
-    blocks: Vec<(u64, Started)>,
-    /// How many of them came whole.
-    whole: usize,
-    bytes: usize,
+    /// Messages as far as they came, each until it comes whole.
+    unfinished: Vec<Message>,
 }
 
 impl OpenTurn {
     /// A turn whose first line begins at this place.
-    pub fn new(place: Place, gaps: Vec<Gap>, overflow: bool) -> Self {
+    pub fn new(place: Place, before: Before) -> Self {
         Self {
             place,
+            about: before,
             blocks: Vec::new(),
             bytes: 0,
             text_bytes: 0,
-            model: None,
-            gaps,
-            overflow,
-            heard: Default::default(),
-            counted: HashMap::new(),
+            told: HashSet::new(),
             streaming: None,
+            unfinished: Vec::new(),
         }
     }
 
-    /// Hears a message or a piece of one.
-    pub fn hear(&mut self, said: Said) {
-        match said {
-            Said::Blocks(message) => self.message(message),
-            Said::Partial(delta) => self.piece(delta),
-            Said::Session(_) | Said::System(_) | Said::End(_) => {}
-        }
+    /// What is known of it beside its blocks.
+    pub fn about(&mut self) -> &mut Before {
+        &mut self.about
     }
 
-    fn message(&mut self, message: Message) {
-        if let Some(event) = message.event
-            && !self.heard.insert(event)
+    /// Hears whole blocks.
+    pub fn blocks(&mut self, mut message: Message) {
+        self.model(message.model.take());
+        if let Some(streaming) = &mut self.streaming
+            && streaming.is(message.id.as_deref())
         {
-            return;
+            for block in &message.blocks {
+                streaming.came_whole(block);
+            }
         }
-        if self.model.is_none() {
-            self.model = message.model;
+        if message.id.is_some() {
+            self.unfinished.retain(|begun| begun.id != message.id);
         }
-        if let (Some(streaming), Some(id)) = (&mut self.streaming, &message.id)
-            && streaming.message == *id
-        {
-            streaming.whole += message.blocks.len();
-        }
-        for block in message.blocks {
-            let origin = self.origin(message.id.as_deref(), &block);
-            self.push(block, origin);
+        for block in std::mem::take(&mut message.blocks) {
+            self.push(&message, block);
         }
     }
 
-    /// Calls and results are named by their provider; texts are counted within their message.
-    fn origin(&mut self, message: Option<&str>, block: &Block) -> Option<String> {
-        let kind = match block {
-            Block::ToolUse { id, .. } => return named("call", id),
-            Block::ToolResult { tool_use_id, .. } => return named("result", tool_use_id),
-            Block::Text { .. } => "text",
-            Block::Thinking { .. } => "thinking",
-            Block::Reasoning { .. } => "reasoning",
+    /// Hears a message as far as it came.
+    pub fn unfinished(&mut self, mut message: Message) {
+        self.model(message.model.take());
+        self.unfinished.retain(|begun| begun.id != message.id);
+        let held: usize = self.unfinished.iter().map(message_bytes).sum();
+        if self.unfinished.len() < limits::TURN_BLOCKS
+            && held + message_bytes(&message) <= limits::TURN_BLOCK_BYTES
+        {
+            self.unfinished.push(message);
+        } else {
+            self.about.overflow = true;
+        }
+    }
+
+    /// A streamed message begins.
+    pub fn message(&mut self, id: String, model: Option<String>) {
+        self.model(model);
+        if let Some(former) = self.streaming.replace(Streaming::new(id))
+            && (former.is_ended() || !self.about.gaps.is_empty())
+        {
+            self.keep(former);
+        }
+    }
+
+    /// Hears a piece of it.
+    pub fn piece(&mut self, delta: Delta) {
+        if let Some(streaming) = &mut self.streaming
+            && streaming.hear(delta).is_err()
+        {
+            self.about.overflow = true;
+        }
+    }
+
+    /// Who speaks; the first who says so.
+    pub fn model(&mut self, model: Option<String>) {
+        if self.about.model.is_none() {
+            self.about.model = model.filter(|model| model.len() <= MODEL);
+        }
+    }
+
+    fn keep(&mut self, streaming: Streaming) {
+        let message = Message {
+            id: Some(streaming.id().to_owned()),
+            ..Message::default()
         };
-        let place = format!("{}:{kind}", message?);
-        let count = self.counted.entry(place.clone()).or_default();
-        let origin = format!("{place}:{count}");
-        *count += 1;
-        Some(origin)
+        for block in streaming.rest() {
+            self.push(&message, block);
+        }
     }
 
-    fn push(&mut self, block: Block, origin: Option<String>) {
-        let bytes = size(&block) + origin.as_ref().map_or(0, String::len);
+    fn push(&mut self, message: &Message, block: Block) {
         let text = match &block {
             Block::Text { text, .. } => text.len(),
             _ => 0,
         };
+        if says_nothing(&block) {
+            return;
+        }
+        let origin = origin::of(message, &block);
+        if origin
+            .as_ref()
+            .is_some_and(|origin| self.told.contains(origin))
+        {
+            return;
+        }
+        let bytes = size(&block);
         if self.blocks.len() >= limits::TURN_BLOCKS
             || self.bytes + bytes > limits::TURN_BLOCK_BYTES
             || self.text_bytes + text > limits::TURN_TEXT_BYTES
         {
-            self.overflow = true;
+            self.about.overflow = true;
             return;
         }
         self.bytes += bytes;
         self.text_bytes += text;
+        self.told.extend(origin.clone());
         self.blocks.push(BuiltBlock { block, origin });
     }
 
-    fn piece(&mut self, delta: Delta) {
-        match delta {
-            Delta::Message { id, model } => {
-                self.unfinished();
-                if self.model.is_none() {
-                    self.model = model;
-                }
-                self.streaming = Some(Streaming {
-                    message: id,
-                    blocks: Vec::new(),
-                    whole: 0,
-                    bytes: 0,
-                });
-            }
-            Delta::Start { index, block } => {
-                if let Some(streaming) = &mut self.streaming
-                    && streaming.blocks.len() < limits::TURN_BLOCKS
-                {
-                    streaming.blocks.push((index, block));
-                }
-            }
-            Delta::Text { index, text } => {
-                let Some(streaming) = &mut self.streaming else {
-                    return;
-                };
-                if streaming.bytes + text.len() > limits::TURN_TEXT_BYTES {
-                    self.overflow = true;
-                    return;
-                }
-                streaming.bytes += text.len();
-                let block = streaming.blocks.iter_mut().rev().find(|(i, _)| *i == index);
-                if let Some((_, block)) = block {
-                    block.text_mut().push_str(&text);
-                }
-            }
-        }
-    }
-
-    /// What of a streamed message never came whole is kept as it is, and marked.
-    fn unfinished(&mut self) {
-        let Some(streaming) = self.streaming.take() else {
-            return;
-        };
-        for (_, started) in streaming.blocks.into_iter().skip(streaming.whole) {
-            let block = match started {
-                Started::Text(text) => Block::Text {
-                    text,
-                    partial: true,
-                },
-                Started::Thinking(thinking) => Block::Thinking {
-                    thinking,
-                    partial: true,
-                },
-                Started::ToolUse { id, name, input } => Block::ToolUse {
-                    id,
-                    name,
-                    input: serde_json::from_str(&input).unwrap_or(Value::String(input)),
-                    partial: true,
-                },
-            };
-            let empty = match &block {
-                Block::Text { text, .. } => text.is_empty(),
-                Block::Thinking { thinking, .. } => thinking.is_empty(),
-                _ => false,
-            };
-            if !empty {
-                let origin = self.origin(Some(&streaming.message), &block);
-                self.push(block, origin);
-            }
-        }
-    }
-
-    /// The turn as a row.
+    /// The turn as a row; none where nothing was said and nothing is missing.
     pub fn close(
         mut self,
         ordinal: u64,
         last_index: u64,
-        reason: TerminalReason,
+        end: &End,
         at: Timestamp,
-    ) -> BuiltTurn {
-        self.unfinished();
-        let terminal = match self.gaps.is_empty() {
-            true => reason,
+    ) -> Option<BuiltTurn> {
+        for mut message in std::mem::take(&mut self.unfinished) {
+            for block in std::mem::take(&mut message.blocks) {
+                self.push(&message, cut(block));
+            }
+        }
+        if let Some(streaming) = self.streaming.take() {
+            self.keep(streaming);
+        }
+        if self.blocks.is_empty() && !self.about.is_lossy() {
+            return None;
+        }
+        if let (Some(conversation), Some(cost)) = (&self.about.conversation, &end.cost) {
+            let name = origin::of_turn(conversation, cost, &self.blocks);
+            for built in &mut self.blocks {
+                built.origin.get_or_insert_with(|| name.clone());
+            }
+        }
+        let terminal = match self.about.gaps.is_empty() {
+            true => end.reason,
             false => TerminalReason::Gap,
         };
-        BuiltTurn {
+        Some(BuiltTurn {
             ordinal,
             first: (self.place.index, self.place.offset),
             last_index,
             blocks: self.blocks,
-            model: self.model,
+            model: self.about.model,
             terminal,
-            gaps: self.gaps,
-            overflow: self.overflow,
+            gaps: self.about.gaps,
+            overflow: self.about.overflow,
             started_at: self.place.at,
             completed_at: at,
+        })
+    }
+}
+
+fn says_nothing(block: &Block) -> bool {
+    match block {
+        Block::Text { text, .. } | Block::Reasoning { text } => text.is_empty(),
+        Block::Thinking { thinking, .. } => thinking.is_empty(),
+        Block::ToolUse { .. } | Block::ToolResult { .. } => false,
+    }
+}
+
+fn cut(mut block: Block) -> Block {
+    match &mut block {
+        Block::Text { partial, .. }
+        | Block::Thinking { partial, .. }
+        | Block::ToolUse { partial, .. } => *partial = true,
+        Block::Reasoning { .. } | Block::ToolResult { .. } => {}
+    }
+    block
+}
+
+fn message_bytes(message: &Message) -> usize {
+    message.blocks.iter().map(size).sum()
+}
+
+/// Bytes of a block as JSON, which is how it is kept.
+fn size(block: &Block) -> usize {
+    struct Count(usize);
+    impl io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
         }
     }
-}
-
-fn named(kind: &str, id: &str) -> Option<String> {
-    (!id.is_empty()).then(|| format!("{kind}:{id}"))
-}
-
-/// About what a block takes as JSON.
-fn size(block: &Block) -> usize {
-    match block {
-        Block::Text { text, .. } | Block::Reasoning { text } => text.len(),
-        Block::Thinking { thinking, .. } => thinking.len(),
-        Block::ToolUse {
-            id, name, input, ..
-        } => id.len() + name.len() + input.to_string().len(),
-        Block::ToolResult {
-            tool_use_id,
-            content,
-            ..
-        } => tool_use_id.len() + content.to_string().len(),
-    }
+    let mut count = Count(0);
+    serde_json::to_writer(&mut count, block).expect("a block always serialises");
+    count.0
 }

@@ -4,20 +4,33 @@ use std::collections::HashMap;
 
 use bex_proto::limits;
 use bex_proto::message::Block;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-/// Blocks of a turn's parts, in the order in which each began.
+use super::json::{self, Object, any};
+
+/// Blocks of a turn's parts, in the order in which each began. What has not ended, as in a turn that is told now, is partial.
 pub fn of_parts<'a>(parts: impl Iterator<Item = &'a str>) -> Vec<Block> {
     let mut turn = Turn::default();
     for part in parts {
-        if let Ok(Value::Object(part)) = serde_json::from_str(part) {
+        if let Some(part) = json::object(part) {
             turn.hear(&part);
         }
     }
-    let kept = turn.blocks.into_iter().filter(|block| match block {
-        Block::Text { text, .. } => !text.is_empty(),
-        Block::Thinking { thinking, .. } => !thinking.is_empty(),
-        _ => true,
+    let kept = turn.blocks.into_iter().filter_map(|block| match block {
+        Block::Text { text, .. } if text.is_empty() => None,
+        Block::Thinking { thinking, .. } if thinking.is_empty() => None,
+        Block::ToolUse {
+            id,
+            name,
+            input: Value::String(input),
+            partial: true,
+        } => Some(Block::ToolUse {
+            id,
+            name,
+            input: json::in_text(&input),
+            partial: true,
+        }),
+        other => Some(other),
     });
     kept.collect()
 }
@@ -26,84 +39,127 @@ pub fn of_parts<'a>(parts: impl Iterator<Item = &'a str>) -> Vec<Block> {
 struct Turn {
     blocks: Vec<Block>,
     bytes: usize,
-    /// Where the text or reasoning of an id goes.
-    open: HashMap<(bool, String), usize>,
+    /// Where what has begun goes: an id, and what it is of.
+    open: HashMap<(Kind, String), usize>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Kind {
+    Text,
+    Reasoning,
+    Call,
 }
 
 impl Turn {
-    fn hear(&mut self, part: &Map<String, Value>) {
-        let text = |field: &str| part.get(field).and_then(Value::as_str).unwrap_or_default();
-        let value = |field: &str| part.get(field).cloned().unwrap_or(Value::Null);
+    fn hear(&mut self, part: &Object) {
+        let text = |field: &str| json::text(part, field).unwrap_or_default();
+        let call = text("toolCallId");
         match text("type") {
-            "text-start" => self.start(false, text("id")),
-            "reasoning-start" => self.start(true, text("id")),
-            "text-delta" => self.more(false, text("id"), text("delta")),
-            "reasoning-delta" => self.more(true, text("id"), text("delta")),
-            "tool-input-available" => {
-                let (id, name) = (text("toolCallId"), text("toolName"));
-                self.push(Block::ToolUse {
-                    id: clean(id),
-                    name: clean(name),
-                    input: value("input"),
-                    partial: false,
-                });
+            "text-start" => self.start(Kind::Text, text("id"), String::new()),
+            "reasoning-start" => self.start(Kind::Reasoning, text("id"), String::new()),
+            "tool-input-start" => self.start(Kind::Call, call, text("toolName").to_owned()),
+            "text-delta" => self.more(Kind::Text, text("id"), text("delta")),
+            "reasoning-delta" => self.more(Kind::Reasoning, text("id"), text("delta")),
+            "tool-input-delta" => self.more(Kind::Call, call, text("inputTextDelta")),
+            "text-end" => self.end(Kind::Text, text("id")),
+            "reasoning-end" => self.end(Kind::Reasoning, text("id")),
+            "tool-input-available" => self.called(call, text("toolName"), any(part, "input")),
+            "tool-input-error" => {
+                self.called(call, text("toolName"), any(part, "input"));
+                self.answered(call, any(part, "errorText"), true);
             }
-            "tool-output-available" if value("preliminary") != Value::Bool(true) => {
-                self.push(Block::ToolResult {
-                    tool_use_id: clean(text("toolCallId")),
-                    content: value("output"),
-                    is_error: false,
-                });
+            "tool-output-available" if any(part, "preliminary") != Value::Bool(true) => {
+                self.answered(call, any(part, "output"), false);
             }
-            "tool-output-error" => self.push(Block::ToolResult {
-                tool_use_id: clean(text("toolCallId")),
-                content: value("errorText"),
-                is_error: true,
-            }),
+            "tool-output-error" => self.answered(call, any(part, "errorText"), true),
+            "tool-output-denied" => self.answered(call, Value::from("denied"), true),
             _ => {}
         }
     }
 
-    fn push(&mut self, block: Block) {
-        if self.blocks.len() < limits::TURN_BLOCKS {
+    /// Where the next block goes, if there is room for it.
+    fn push(&mut self, block: Block) -> Option<usize> {
+        let fits = self.blocks.len() < limits::TURN_BLOCKS;
+        fits.then(|| {
             self.blocks.push(block);
-        }
+            self.blocks.len() - 1
+        })
     }
 
-    fn start(&mut self, reasoning: bool, id: &str) {
-        let block = match reasoning {
-            true => Block::Thinking {
-                thinking: String::new(),
-                partial: false,
-            },
-            false => Block::Text {
+    fn start(&mut self, kind: Kind, id: &str, name: String) {
+        let partial = true;
+        let block = match kind {
+            Kind::Text => Block::Text {
                 text: String::new(),
-                partial: false,
+                partial,
+            },
+            Kind::Reasoning => Block::Thinking {
+                thinking: String::new(),
+                partial,
+            },
+            Kind::Call => Block::ToolUse {
+                id: id.to_owned(),
+                name,
+                input: Value::String(String::new()),
+                partial,
             },
         };
-        let at = self.blocks.len();
-        self.push(block);
-        if self.blocks.len() > at {
-            self.open.insert((reasoning, id.to_owned()), at);
+        if let Some(at) = self.push(block) {
+            self.open.insert((kind, id.to_owned()), at);
         }
     }
 
-    fn more(&mut self, reasoning: bool, id: &str, delta: &str) {
-        let Some(at) = self.open.get(&(reasoning, id.to_owned())) else {
+    fn more(&mut self, kind: Kind, id: &str, delta: &str) {
+        let at = self.open.get(&(kind, id.to_owned()));
+        let Some(block) = at.and_then(|at| self.blocks.get_mut(*at)) else {
             return;
         };
         if self.bytes + delta.len() > limits::TURN_BLOCK_BYTES {
             return;
         }
         self.bytes += delta.len();
-        match &mut self.blocks[*at] {
-            Block::Text { text, .. } => text.push_str(&clean(delta)),
-            Block::Thinking { thinking, .. } => thinking.push_str(&clean(delta)),
+        match block {
+            Block::Text { text, .. } => text.push_str(delta),
+            Block::Thinking { thinking, .. } => thinking.push_str(delta),
+            Block::ToolUse {
+                input: Value::String(input),
+                ..
+            } => input.push_str(delta),
             _ => {}
         }
     }
-}
 
-fn clean(text: &str) -> String {
-    text.replace('\0', "\u{fffd}")
+    fn end(&mut self, kind: Kind, id: &str) {
+        let at = self.open.remove(&(kind, id.to_owned()));
+        if let Some(Block::Text { partial, .. } | Block::Thinking { partial, .. }) =
+            at.and_then(|at| self.blocks.get_mut(at))
+        {
+            *partial = false;
+        }
+    }
+
+    /// A call's input is whole: it takes the place of what had begun.
+    fn called(&mut self, id: &str, name: &str, input: Value) {
+        let block = Block::ToolUse {
+            id: id.to_owned(),
+            name: name.to_owned(),
+            input,
+            partial: false,
+        };
+        let at = self.open.remove(&(Kind::Call, id.to_owned()));
+        match at.and_then(|at| self.blocks.get_mut(at)) {
+            Some(begun) => *begun = block,
+            None => {
+                self.push(block);
+            }
+        }
+    }
+
+    fn answered(&mut self, id: &str, content: Value, is_error: bool) {
+        self.push(Block::ToolResult {
+            tool_use_id: id.to_owned(),
+            content,
+            is_error,
+        });
+    }
 }

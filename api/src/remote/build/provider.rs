@@ -3,24 +3,41 @@
 mod claude;
 mod codex;
 mod openai;
-mod repair;
 
 use bex_proto::message::{Block, TerminalReason};
-use serde_json::{Map, Value};
+use serde_json::Value;
+
+use super::json::Object;
 
 /// What was said, in one form for all.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Said {
+    /// A run of the program begins, with its own session id: what was open before is over.
+    Begin(Option<String>),
+    /// What is known of the next turn before it speaks.
+    About {
+        /// The conversation it belongs to.
+        conversation: Option<String>,
+        /// Who speaks.
+        model: Option<String>,
+    },
     /// Whole blocks of a message.
     Blocks(Message),
-    /// A piece of a message that comes whole later, or never.
-    Partial(Delta),
+    /// A message as far as it came: it comes again, under its id.
+    Unfinished(Message),
+    /// A message begins that comes in pieces and then whole, or never.
+    Message {
+        /// Its id.
+        id: String,
+        /// Who speaks.
+        model: Option<String>,
+    },
+    /// A piece of it.
+    Piece(Delta),
     /// Something for people that no agent said.
     System(String),
-    /// The program's own session id.
-    Session(String),
     /// The turn is over.
-    End(TerminalReason),
+    End(End),
 }
 
 /// Whole blocks.
@@ -28,29 +45,47 @@ pub enum Said {
 pub struct Message {
     /// The message they belong to.
     pub id: Option<String>,
-    /// The event that told of them.
-    pub event: Option<String>,
+    /// What ids mean here.
+    pub names: Names,
     /// Who speaks.
     pub model: Option<String>,
     /// In order.
     pub blocks: Vec<Block>,
 }
 
-/// A piece.
+/// How far an id names the same thing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Names {
+    /// For ever.
+    #[default]
+    ForEver,
+    /// Within one run of the program: the next one counts anew.
+    OfRun,
+}
+
+/// A turn's end.
+#[derive(Debug, Clone, PartialEq)]
+pub struct End {
+    /// How.
+    pub reason: TerminalReason,
+    /// What it cost, in its provider's words, which tells it from the turns before it.
+    pub cost: Option<String>,
+}
+
+impl From<TerminalReason> for End {
+    fn from(reason: TerminalReason) -> Self {
+        Self { reason, cost: None }
+    }
+}
+
+/// A piece of a streamed message.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Delta {
-    /// A message begins.
-    Message {
-        /// Its id.
-        id: String,
-        /// Who speaks.
-        model: Option<String>,
-    },
-    /// A block of it begins.
+    /// A block begins.
     Start {
         /// Its number.
         index: u64,
-        /// What it is, empty.
+        /// What it is.
         block: Started,
     },
     /// More of a block.
@@ -60,6 +95,13 @@ pub enum Delta {
         /// More.
         text: String,
     },
+    /// A block ends.
+    Stop {
+        /// Its number.
+        index: u64,
+    },
+    /// The message ends.
+    End,
 }
 
 /// A block that has begun.
@@ -80,70 +122,36 @@ pub enum Started {
     },
 }
 
-impl Started {
-    /// Where more of it goes.
-    pub fn text_mut(&mut self) -> &mut String {
-        match self {
-            Self::Text(text) | Self::Thinking(text) => text,
-            Self::ToolUse { input, .. } => input,
-        }
-    }
-}
-
-type Object = Map<String, Value>;
-
-/// What a line says; nothing where it is no JSON object of a known kind.
-pub fn read(line: &str) -> Vec<Said> {
-    let line = line.trim();
-    if !line.starts_with('{') {
-        return Vec::new();
-    }
-    let Some(object) = repair::parse(line) else {
-        return Vec::new();
-    };
-    claude::read(&object)
-        .or_else(|| codex::read(&object))
-        .or_else(|| openai::read(&object))
+/// What an object says; nothing where it is of no known kind.
+pub fn read(object: &Object) -> Vec<Said> {
+    claude::read(object)
+        .or_else(|| codex::read(object))
+        .or_else(|| openai::read(object))
         .unwrap_or_default()
 }
 
-/// As [`read`], for a line that was parsed already.
-pub fn parsed(line: &str) -> Option<Object> {
-    let line = line.trim();
-    line.starts_with('{').then(|| repair::parse(line)).flatten()
-}
-
-fn text_of<'a>(object: &'a Object, field: &str) -> Option<&'a str> {
-    object.get(field)?.as_str()
-}
-
 fn owned(object: &Object, field: &str) -> Option<String> {
-    text_of(object, field).map(clean)
-}
-
-/// A NUL is nothing the store's text can hold.
-fn clean(text: &str) -> String {
-    text.replace('\0', "\u{fffd}")
+    super::json::text(object, field).map(str::to_owned)
 }
 
 fn text_block(text: &str) -> Block {
     Block::Text {
-        text: clean(text),
+        text: text.to_owned(),
         partial: false,
     }
 }
 
 fn thinking(text: &str) -> Block {
     Block::Thinking {
-        thinking: clean(text),
+        thinking: text.to_owned(),
         partial: false,
     }
 }
 
 fn call(id: &str, name: &str, input: Value) -> Block {
     Block::ToolUse {
-        id: clean(id),
-        name: clean(name),
+        id: id.to_owned(),
+        name: name.to_owned(),
         input,
         partial: false,
     }
@@ -151,8 +159,16 @@ fn call(id: &str, name: &str, input: Value) -> Block {
 
 fn result(id: &str, content: Value, is_error: bool) -> Block {
     Block::ToolResult {
-        tool_use_id: clean(id),
+        tool_use_id: id.to_owned(),
         content,
         is_error,
+    }
+}
+
+/// Nothing where there are no blocks.
+fn blocks(message: Message) -> Vec<Said> {
+    match message.blocks.is_empty() {
+        true => Vec::new(),
+        false => vec![Said::Blocks(message)],
     }
 }

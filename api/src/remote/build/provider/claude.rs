@@ -1,179 +1,168 @@
-//! Claude's stream-json, and programs that speak it. Real traffic has one block an event; with partial messages the pieces come first and
-//! the blocks again whole.
+//! Claude's stream-json, its session records, and programs that speak alike. Real traffic has one block an event; with partial messages the
+//! pieces come first and the blocks again whole.
+//!
+//! What a sub-agent does is part of the turn that called it, as evidence: its calls and their results stand among the turn's, and its words are
+//! kept as thinking, since they are said to the agent and not to the reader. They are not streamed.
 
 use bex_proto::message::{Block, TerminalReason};
 use serde_json::Value;
 
+use super::super::json::{Object, any, inner, text};
 use super::{
-    Delta, Message, Object, Said, Started, call, clean, owned, result, text_block, text_of,
-    thinking,
+    Delta, End, Message, Said, Started, blocks, call, owned, result, text_block, thinking,
 };
 
 pub fn read(object: &Object) -> Option<Vec<Said>> {
-    match text_of(object, "type")? {
+    match text(object, "type")? {
         "assistant" => Some(assistant(object)),
         "user" => Some(user(object)),
         "system" => Some(system(object)),
-        "result" => Some(vec![Said::End(reason(object))]),
-        "stream_event" => Some(stream_event(object)),
+        "result" => Some(vec![Said::End(End::from(reason(object)))]),
+        "stream_event" => Some(stream_event(object).into_iter().collect()),
         _ => None,
     }
 }
 
-/// A sub-agent's words are no words of this turn: what it did comes back as its call's result.
 fn is_sub_agent(object: &Object) -> bool {
-    object
-        .get("parent_tool_use_id")
-        .is_some_and(|parent| !parent.is_null())
+    let parent = object.get("parent_tool_use_id");
+    parent.is_some_and(|parent| !parent.is_null()) || is(object, "isSidechain")
+}
+
+fn is(object: &Object, field: &str) -> bool {
+    object.get(field).and_then(Value::as_bool) == Some(true)
 }
 
 fn assistant(object: &Object) -> Vec<Said> {
-    let Some(message) = object.get("message").and_then(Value::as_object) else {
+    let Some(message) = inner(object, "message") else {
         return Vec::new();
     };
-    if is_sub_agent(object) {
-        return Vec::new();
-    }
-    let blocks = match message.get("content") {
-        Some(Value::String(text)) => vec![text_block(text)],
-        Some(Value::Array(blocks)) => blocks.iter().filter_map(block).collect(),
+    let mut said: Vec<Block> = match message.get("content") {
+        Some(Value::String(words)) => vec![text_block(words)],
+        Some(Value::Array(content)) => content.iter().filter_map(block).collect(),
         _ => Vec::new(),
     };
-    if blocks.is_empty() {
-        return Vec::new();
+    let sub_agent = is_sub_agent(object);
+    if sub_agent {
+        said = said.into_iter().map(aside).collect();
     }
-    vec![Said::Blocks(Message {
+    let message = Message {
         id: owned(message, "id"),
-        event: owned(object, "uuid"),
-        model: owned(message, "model"),
-        blocks,
-    })]
+        model: owned(message, "model").filter(|_| !sub_agent),
+        blocks: said,
+        ..Message::default()
+    };
+    match is(object, "is_partial") && message.id.is_some() {
+        true => vec![Said::Unfinished(message)],
+        false => blocks(message),
+    }
 }
 
-fn block(value: &Value) -> Option<Block> {
+fn aside(block: Block) -> Block {
+    match block {
+        Block::Text { text, partial } => Block::Thinking {
+            thinking: text,
+            partial,
+        },
+        other => other,
+    }
+}
+
+/// A block of a message's content, in Claude's form.
+pub fn block(value: &Value) -> Option<Block> {
     let object = value.as_object()?;
-    match text_of(object, "type")? {
-        "text" => Some(text_block(text_of(object, "text")?)),
-        "thinking" => Some(thinking(text_of(object, "thinking")?)),
-        "tool_use" | "server_tool_use" => Some(call(
-            text_of(object, "id").unwrap_or_default(),
-            text_of(object, "name").unwrap_or_default(),
-            object.get("input").cloned().unwrap_or(Value::Null),
+    match text(object, "type")? {
+        "text" => Some(text_block(text(object, "text")?)),
+        "thinking" => Some(thinking(text(object, "thinking")?)),
+        "tool_use" | "server_tool_use" | "mcp_tool_use" => Some(call(
+            text(object, "id").unwrap_or_default(),
+            text(object, "name").unwrap_or_default(),
+            any(object, "input"),
         )),
-        "tool_result" => Some(tool_result(object)),
+        // the provider's own tools answer within the message: `web_search_tool_result` and others
+        kind if kind.ends_with("tool_result") => Some(tool_result(object)),
         _ => None,
     }
 }
 
 fn tool_result(object: &Object) -> Block {
     result(
-        text_of(object, "tool_use_id").unwrap_or_default(),
-        object.get("content").cloned().unwrap_or(Value::Null),
-        object.get("is_error").and_then(Value::as_bool) == Some(true),
+        text(object, "tool_use_id").unwrap_or_default(),
+        any(object, "content"),
+        is(object, "is_error"),
     )
 }
 
 /// Of what the user's side says only the tools' answers are of the agent's turn.
 fn user(object: &Object) -> Vec<Said> {
-    if is_sub_agent(object) {
-        return Vec::new();
-    }
-    let content = object
-        .get("message")
-        .and_then(|message| message.get("content"));
-    let Some(Value::Array(blocks)) = content else {
+    let content = inner(object, "message").and_then(|message| message.get("content"));
+    let Some(Value::Array(content)) = content else {
         return Vec::new();
     };
-    let results = blocks.iter().filter_map(|value| {
+    let results = content.iter().filter_map(|value| {
         let block = value.as_object()?;
-        (text_of(block, "type")? == "tool_result").then(|| tool_result(block))
+        (text(block, "type")? == "tool_result").then(|| tool_result(block))
     });
-    let blocks: Vec<Block> = results.collect();
-    if blocks.is_empty() {
-        return Vec::new();
-    }
-    vec![Said::Blocks(Message {
-        event: owned(object, "uuid"),
-        blocks,
+    blocks(Message {
+        blocks: results.collect(),
         ..Message::default()
-    })]
+    })
 }
 
 /// A start says whose session it is and is no message; what else the program says of itself is one, where it says something.
 fn system(object: &Object) -> Vec<Said> {
-    let subtype = text_of(object, "subtype").unwrap_or_default();
+    let subtype = text(object, "subtype").unwrap_or_default();
     if matches!(subtype, "init" | "initialized") {
-        let session = owned(object, "session_id").filter(|id| !id.is_empty());
-        return session.map(Said::Session).into_iter().collect();
+        return vec![Said::Begin(owned(object, "session_id"))];
     }
-    let said = ["content", "message"].iter().find_map(|field| {
-        object
-            .get(*field)
-            .map(shown)
-            .filter(|text| !text.trim().is_empty())
+    let words = ["content", "message"].iter().find_map(|field| {
+        let words = object.get(*field).map(shown);
+        words.filter(|words| !words.trim().is_empty())
     });
-    said.map(Said::System).into_iter().collect()
+    words.map(Said::System).into_iter().collect()
 }
 
 fn shown(value: &Value) -> String {
     match value {
-        Value::String(text) => clean(text),
+        Value::String(text) => text.clone(),
         Value::Null => String::new(),
         other => other.to_string(),
     }
 }
 
 fn reason(object: &Object) -> TerminalReason {
-    let failed = object.get("is_error").and_then(Value::as_bool) == Some(true)
-        || text_of(object, "subtype").is_some_and(|subtype| subtype.starts_with("error"));
+    let failed = is(object, "is_error")
+        || text(object, "subtype").is_some_and(|subtype| subtype.starts_with("error"));
     match failed {
         true => TerminalReason::Error,
         false => TerminalReason::Result,
     }
 }
 
-fn stream_event(object: &Object) -> Vec<Said> {
+fn stream_event(object: &Object) -> Option<Said> {
     if is_sub_agent(object) {
-        return Vec::new();
+        return None;
     }
-    let event = object.get("event").and_then(Value::as_object);
-    event
-        .and_then(delta)
-        .map(Said::Partial)
-        .into_iter()
-        .collect()
+    let event = inner(object, "event")?;
+    if text(event, "type")? == "message_start" {
+        let message = inner(event, "message")?;
+        return Some(Said::Message {
+            id: owned(message, "id")?,
+            model: owned(message, "model"),
+        });
+    }
+    delta(event).map(Said::Piece)
 }
 
 fn delta(event: &Object) -> Option<Delta> {
     let index = || event.get("index")?.as_u64();
-    match text_of(event, "type")? {
-        "message_start" => {
-            let message = event.get("message")?.as_object()?;
-            Some(Delta::Message {
-                id: owned(message, "id")?,
-                model: owned(message, "model"),
-            })
-        }
-        "content_block_start" => {
-            let block = event.get("content_block")?.as_object()?;
-            let started = match text_of(block, "type")? {
-                "text" => Started::Text(owned(block, "text").unwrap_or_default()),
-                "thinking" => Started::Thinking(owned(block, "thinking").unwrap_or_default()),
-                "tool_use" | "server_tool_use" => Started::ToolUse {
-                    id: owned(block, "id").unwrap_or_default(),
-                    name: owned(block, "name").unwrap_or_default(),
-                    input: String::new(),
-                },
-                _ => return None,
-            };
-            Some(Delta::Start {
-                index: index()?,
-                block: started,
-            })
-        }
+    match text(event, "type")? {
+        "content_block_start" => Some(Delta::Start {
+            index: index()?,
+            block: started(inner(event, "content_block")?)?,
+        }),
         "content_block_delta" => {
-            let delta = event.get("delta")?.as_object()?;
-            let field = match text_of(delta, "type")? {
+            let delta = inner(event, "delta")?;
+            let field = match text(delta, "type")? {
                 "text_delta" => "text",
                 "thinking_delta" => "thinking",
                 "input_json_delta" => "partial_json",
@@ -184,6 +173,23 @@ fn delta(event: &Object) -> Option<Delta> {
                 text: owned(delta, field)?,
             })
         }
+        "content_block_stop" => Some(Delta::Stop { index: index()? }),
+        "message_stop" => Some(Delta::End),
+        _ => None,
+    }
+}
+
+fn started(block: &Object) -> Option<Started> {
+    match text(block, "type")? {
+        "text" => Some(Started::Text(owned(block, "text").unwrap_or_default())),
+        "thinking" => Some(Started::Thinking(
+            owned(block, "thinking").unwrap_or_default(),
+        )),
+        "tool_use" | "server_tool_use" | "mcp_tool_use" => Some(Started::ToolUse {
+            id: owned(block, "id").unwrap_or_default(),
+            name: owned(block, "name").unwrap_or_default(),
+            input: String::new(),
+        }),
         _ => None,
     }
 }

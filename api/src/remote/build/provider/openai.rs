@@ -3,106 +3,109 @@
 use bex_proto::message::Block;
 use serde_json::Value;
 
-use super::{Message, Object, Said, call, clean, owned, result, text_block, text_of};
+use super::super::json::{self, Object, any, text};
+use super::{Message, Names, Said, blocks, call, claude, owned, result, text_block, thinking};
 
 pub fn read(object: &Object) -> Option<Vec<Said>> {
-    let blocks = match text_of(object, "type") {
+    let kind = text(object, "type");
+    let said = match kind {
         Some("message") => message(object),
-        Some("function_call" | "custom_tool_call" | "local_shell_call") => vec![called(object)],
-        Some("function_call_output" | "custom_tool_call_output") => vec![result(
-            text_of(object, "call_id").unwrap_or_default(),
-            object.get("output").cloned().unwrap_or(Value::Null),
-            false,
-        )],
+        Some("function_call" | "custom_tool_call" | "local_shell_call" | "web_search_call") => {
+            vec![called(object)]
+        }
+        Some("function_call_output" | "custom_tool_call_output") => vec![answered(object)],
         Some("reasoning") => reasoning(object),
         None if object.contains_key("role") => message(object),
         _ => return None,
     };
-    if blocks.is_empty() {
-        return Some(Vec::new());
-    }
-    Some(vec![Said::Blocks(Message {
-        id: owned(object, "id"),
-        event: None,
+    let id = owned(object, "id").filter(|id| !id.is_empty());
+    // some that speak the chat form count their calls anew in every message
+    let names = match kind.is_none() && id.is_none() {
+        true => Names::OfRun,
+        false => Names::ForEver,
+    };
+    Some(blocks(Message {
+        id,
+        names,
         model: owned(object, "model"),
-        blocks,
-    })])
+        blocks: said,
+    }))
 }
 
 /// Only the assistant's words are the agent's, and its tools' answers.
 fn message(object: &Object) -> Vec<Block> {
-    match text_of(object, "role") {
+    match text(object, "role") {
         Some("assistant") => {}
         Some("tool") => {
-            let content = object.get("content").cloned().unwrap_or(Value::Null);
-            let id = text_of(object, "tool_call_id").unwrap_or_default();
-            return vec![result(id, content, false)];
+            let id = text(object, "tool_call_id").unwrap_or_default();
+            return vec![result(id, any(object, "content"), false)];
         }
         _ => return Vec::new(),
     }
-    let mut blocks = match object.get("content") {
-        Some(Value::String(text)) if !text.is_empty() => vec![text_block(text)],
+    let mut said: Vec<Block> = match object.get("content") {
+        Some(Value::String(words)) => vec![text_block(words)],
         Some(Value::Array(parts)) => parts.iter().filter_map(part).collect(),
         _ => Vec::new(),
     };
     if let Some(Value::Array(calls)) = object.get("tool_calls") {
-        blocks.extend(calls.iter().filter_map(chat_call));
+        said.extend(calls.iter().filter_map(chat_call));
     }
-    blocks
+    said
 }
 
 fn part(value: &Value) -> Option<Block> {
     let part = value.as_object()?;
-    match text_of(part, "type")? {
-        "output_text" | "text" => Some(text_block(text_of(part, "text")?)),
-        "refusal" => Some(text_block(text_of(part, "refusal")?)),
-        "tool_use" => Some(call(
-            text_of(part, "id").unwrap_or_default(),
-            text_of(part, "name").unwrap_or_default(),
-            part.get("input").cloned().unwrap_or(Value::Null),
-        )),
-        "thinking" => Some(super::thinking(text_of(part, "thinking")?)),
-        _ => None,
+    match text(part, "type")? {
+        "output_text" => Some(text_block(text(part, "text")?)),
+        "refusal" => Some(text_block(text(part, "refusal")?)),
+        "reasoning" => Some(thinking(text(part, "text")?)),
+        _ => claude::block(value),
     }
 }
 
 fn chat_call(value: &Value) -> Option<Block> {
-    let function = value.get("function")?.as_object()?;
+    let function = json::inner(value.as_object()?, "function")?;
     let id = value.get("id").and_then(Value::as_str).unwrap_or_default();
-    let name = text_of(function, "name").unwrap_or_default();
+    let name = text(function, "name").unwrap_or_default();
     Some(call(id, name, arguments(function.get("arguments"))))
 }
 
 fn called(object: &Object) -> Block {
-    let name = text_of(object, "name").or_else(|| text_of(object, "type"));
-    let input = object
-        .get("arguments")
-        .or_else(|| object.get("input"))
-        .or_else(|| object.get("action"));
+    let id = text(object, "call_id").or_else(|| text(object, "id"));
+    let name = text(object, "name").or_else(|| text(object, "type"));
+    let input = ["arguments", "input", "action"]
+        .iter()
+        .find_map(|field| object.get(*field));
     call(
-        text_of(object, "call_id").unwrap_or_default(),
+        id.unwrap_or_default(),
         name.unwrap_or_default(),
         arguments(input),
     )
 }
 
+fn answered(object: &Object) -> Block {
+    let output = any(object, "output");
+    let failed = output.get("success").and_then(Value::as_bool) == Some(false);
+    result(text(object, "call_id").unwrap_or_default(), output, failed)
+}
+
 /// Arguments come as JSON in a string; what is none stays a string.
 fn arguments(value: Option<&Value>) -> Value {
     match value {
-        Some(Value::String(text)) => {
-            serde_json::from_str(text).unwrap_or_else(|_| Value::String(clean(text)))
-        }
+        Some(Value::String(text)) => json::in_text(text),
         Some(value) => value.clone(),
         None => Value::Null,
     }
 }
 
+/// What was thought, word by word where it is told, and its summary.
 fn reasoning(object: &Object) -> Vec<Block> {
-    let Some(Value::Array(summary)) = object.get("summary") else {
-        return Vec::new();
+    let texts = |field: &str| {
+        let parts = object.get(field).and_then(Value::as_array);
+        let parts = parts.into_iter().flatten();
+        parts.filter_map(|part| Some(part.get("text")?.as_str()?.to_owned()))
     };
-    let texts = summary.iter().filter_map(|part| part.get("text")?.as_str());
-    texts
-        .map(|text| Block::Reasoning { text: clean(text) })
-        .collect()
+    let summary = texts("summary").map(|text| Block::Reasoning { text });
+    let words = texts("content").map(|text| thinking(&text));
+    summary.chain(words).collect()
 }
