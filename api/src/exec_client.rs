@@ -126,6 +126,10 @@ pub enum Reading {
     Rest,
 }
 
+/// What a gateway has, beyond the time of the read itself, to say that a sandbox did not answer. One that says nothing by then hangs itself:
+/// nothing is known of the sandbox.
+const ANSWER_MARGIN: Duration = Duration::from_secs(5);
+
 /// What the dispatcher and the Completer ask of a sandbox. A trait, so that tests can script every failure.
 #[async_trait]
 pub trait SandboxRpc: Send + Sync {
@@ -286,13 +290,14 @@ impl SandboxRpc for ExecClient {
             Reading::Status => Operation::Observe { turn, offset },
             Reading::Rest => Operation::ReadTranscript { turn, offset },
         };
-        let deadline = tokio::time::Instant::now() + limits::EXEC_READ_TIMEOUT;
+        // a gateway that lives says itself, in time, that a sandbox does not answer
+        let deadline = tokio::time::Instant::now() + limits::EXEC_READ_TIMEOUT + ANSWER_MARGIN;
         let span = Span::of(&target.session);
         let call = self.call(target, COMPLETER_SUBJECT, &operation, &span);
         let answer = match tokio::time::timeout_at(deadline, call).await {
             Ok(Ok(body)) => answer::read_until(body, deadline, room).await,
             Ok(Err(failure)) => ReadAnswer::failed(failure),
-            Err(_) => ReadAnswer::failed(ExecFailure::Timeout),
+            Err(_) => ReadAnswer::failed(ExecFailure::Unreachable),
         };
         ended(span, &operation, answer.end.as_ref().err());
         answer
@@ -312,3 +317,6 @@ impl SandboxRpc for ExecClient {
         self.command(target, Operation::Stop { turn }).await
     }
 }
+
+#[cfg(test)]
+mod tests;
