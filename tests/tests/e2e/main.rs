@@ -23,6 +23,7 @@ mod metrics;
 mod oidc;
 mod priming;
 mod recordings;
+mod reporter;
 mod retention;
 mod revocation;
 mod rolling;
