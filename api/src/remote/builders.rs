@@ -99,6 +99,9 @@ impl Builders {
 
     async fn sweep(&self) -> Result<(), StoreError> {
         let db = &self.shared.db;
+        for session in db.left_remote_sessions(PAGE, UNREAD).await? {
+            self.wake(&session);
+        }
         let mut after = None;
         loop {
             let page = db

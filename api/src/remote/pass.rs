@@ -5,7 +5,9 @@ use std::iter::Peekable;
 use bex_proto::message::{Gap, TerminalReason};
 use bex_proto::remote::RemoteState;
 use bex_proto::{RemoteSessionId, limits};
-use bex_store::remote::{BuiltRow, LogRow, RemoteHead, RemoteSessionRow, WriteBuilt, Written};
+use bex_store::remote::{
+    BuiltRow, LogRow, RemoteHead, RemoteSessionRow, StoredImport, WriteBuilt, Written,
+};
 use bex_store::{Db, StoreError};
 
 use super::build::{Builder, Built, Cursor, LogEvent};
@@ -59,7 +61,7 @@ pub async fn look(
         _ => db.waiting_import(session).await?,
     };
     if let Some(import) = &import
-        && import.after_built <= row.head.built
+        && is_due(&row, import)
     {
         let rows = rows::of_import(db, &row, &import.lines).await?;
         let mut write = standing.write(session, &rows);
@@ -74,16 +76,28 @@ pub async fn look(
     let look = Look {
         db,
         row: &row,
-        until: import.map(|import| import.after_built),
+        import: import.as_ref(),
     };
-    look.read_on(standing).await
+    match look.read_on(standing).await? {
+        Looked::Done(standing) => look.go_on_with_import(standing).await,
+        looked => Ok(looked),
+    }
+}
+
+/// Whether an import's place has come: the rows before it are written, or there will be no more of them.
+fn is_due(row: &RemoteSessionRow, import: &StoredImport) -> bool {
+    let head = &row.head;
+    let over = row.state.is_terminal() && head.seen_index >= head.next_index;
+    import
+        .after_built
+        .is_some_and(|after| after <= head.built || over)
 }
 
 struct Look<'a> {
     db: &'a Db,
     row: &'a RemoteSessionRow,
-    /// An import stands behind this row of the log: what is behind it waits.
-    until: Option<u64>,
+    /// Rows of the log that stand behind it wait for it.
+    import: Option<&'a StoredImport>,
 }
 
 impl Look<'_> {
@@ -107,6 +121,30 @@ impl Look<'_> {
             standing.builder.end(reason, at, &mut out);
         }
         self.write(standing, out, fresh, all, finish).await
+    }
+
+    /// Everything is read. An import that came meanwhile stands behind the turn that is open now: its record tells a part of that turn too,
+    /// which would be a turn of its own before.
+    async fn go_on_with_import(&self, standing: Standing) -> Result<Looked, StoreError> {
+        let Some(import) = self.import else {
+            return Ok(Looked::Done(standing));
+        };
+        let Some(after) = import.after_built else {
+            let is_open = standing.builder.boundary().index < standing.next;
+            let after = standing.built + u64::from(is_open);
+            let (session, sha256) = (&self.row.id, &import.sha256);
+            let placed = self
+                .db
+                .place_import(session, standing.revision, sha256, after);
+            return Ok(match placed.await? {
+                true => Looked::Again(Some(standing.advanced())),
+                false => Looked::Again(None),
+            });
+        };
+        Ok(match after <= standing.built {
+            true => Looked::Again(Some(standing)),
+            false => Looked::Done(standing),
+        })
     }
 
     /// Whether the session's end has come: its machine's last event is read, or was waited for.
@@ -134,12 +172,13 @@ impl Look<'_> {
         finish: bool,
     ) -> Result<Looked, StoreError> {
         let head = &self.row.head;
+        let until = self.import.and_then(|import| import.after_built);
         let Rows {
             rows,
             built,
             cli_session,
             cut,
-        } = rows::of_log(self.db, self.row, out, standing.built, self.until, ROWS).await?;
+        } = rows::of_log(self.db, self.row, out, standing.built, until, ROWS).await?;
         let told = self.row.cli_session_id.is_some();
         let cli_session = cli_session.filter(|_| !told);
         let read = standing.next > head.seen_index;
@@ -160,6 +199,8 @@ impl Look<'_> {
         match self.db.write_built(&write).await? {
             Written::Stale => Ok(Looked::Again(None)),
             Written::Done if cut => Ok(Looked::Again(None)),
+            // its end makes room for what waited for it
+            Written::Done if finish && self.import.is_some() => Ok(Looked::Again(None)),
             Written::Done if all => Ok(Looked::Done(standing.advanced())),
             Written::Done => Ok(Looked::Again(Some(standing.advanced()))),
         }

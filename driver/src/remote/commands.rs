@@ -97,7 +97,8 @@ impl Commands {
 
     async fn round(&mut self) -> Result<(), Fault> {
         let wait = limits::COMMAND_POLL.as_secs();
-        let path = format!("/v1/machine/commands?waitSeconds={wait}");
+        let session = &self.session;
+        let path = format!("/v1/machine/commands?waitSeconds={wait}&sessionId={session}");
         let call = Call::get(&path, limits::COMMAND_POLL);
         let read = self
             .link

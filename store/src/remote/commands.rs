@@ -230,7 +230,10 @@ impl Db {
         let row = tx
             .query_one(
                 "say",
-                "SELECT COALESCE(max(position) + 1, 0) AS position, now() AS at FROM messages WHERE session_id = $1",
+                // also while rows are made again, behind those that were there
+                "SELECT GREATEST((SELECT max(position) + 1 FROM messages WHERE session_id = $1), chat_position) AS position,
+                        now() AS at
+                   FROM remote_heads WHERE session_id = $1",
                 &[text(&new.session.as_str())],
             )
             .await?;
@@ -250,32 +253,35 @@ impl Db {
             model: None,
             at: get(&row, "at")?,
         };
-        tx.insert_message(new.session, position, &said).await?;
+        let position = signed(position);
+        tx.insert_messages(new.session, &[position], &[said])
+            .await?;
         tx.execute(
             "say",
             "UPDATE remote_heads SET message_count = message_count + 1,
                     next_position = CASE WHEN next_position = $2 THEN next_position + 1 ELSE next_position END
               WHERE session_id = $1",
-            &[text(&new.session.as_str()), int8(&signed(position))],
+            &[text(&new.session.as_str()), int8(&position)],
         )
         .await?;
-        Ok(signed(position))
+        Ok(position)
     }
 
-    /// Commands of a machine that were not handed out in the last [`limits::COMMAND_REPEAT`], oldest first, and marks them as handed out.
+    /// Commands of a machine, or of one of its sessions, that were not handed out in the last [`limits::COMMAND_REPEAT`], oldest first, and marks them as handed out.
     ///
     /// # Errors
     /// Store trouble only.
     pub async fn take_commands(
         &self,
         machine: &MachineId,
+        session: Option<&RemoteSessionId>,
         limit: u32,
     ) -> Result<Vec<Command>, StoreError> {
         let rows = self
             .query(
                 "take_commands",
                 "WITH due AS (SELECT id FROM remote_commands
-                               WHERE machine_id = $1 AND state = 'waiting'
+                               WHERE machine_id = $1 AND state = 'waiting' AND ($4 IS NULL OR session_id = $4)
                                  AND (delivered_at IS NULL OR delivered_at < now() - $2 * interval '1 second')
                                ORDER BY ordinal LIMIT $3 FOR UPDATE SKIP LOCKED),
                       taken AS (UPDATE remote_commands c SET delivered_at = now() FROM due WHERE c.id = due.id RETURNING c.*)
@@ -284,6 +290,7 @@ impl Db {
                     text(&machine.as_str()),
                     float8(&limits::COMMAND_REPEAT.as_secs_f64()),
                     int8(&i64::from(limit)),
+                    text(&session.map(RemoteSessionId::as_str)),
                 ],
             )
             .await?;

@@ -118,6 +118,7 @@ pub async fn commands(
 ) -> Result<Response, ApiError> {
     let most = limits::COMMAND_POLL.as_secs();
     let wait = params.read::<u64>("waitSeconds", "whole seconds")?;
+    let session = params.read::<RemoteSessionId>("sessionId", "a remote session's id")?;
     params.done()?;
     let wait = Duration::from_secs(wait.unwrap_or(most).min(most));
     let deadline = Instant::now() + wait;
@@ -125,7 +126,7 @@ pub async fn commands(
     // before the first look, so that nothing falls between look and wait
     let mut notices = api.notices.subscribe();
     loop {
-        let taken = api.db.take_commands(id, COMMANDS).await?;
+        let taken = api.db.take_commands(id, session.as_ref(), COMMANDS).await?;
         let left = deadline.saturating_duration_since(Instant::now());
         if !taken.is_empty() || left.is_zero() {
             let commands = taken.into_iter().map(|command| CommandView {

@@ -83,6 +83,7 @@ async fn take(
             })
         }
         EventsAppended::Unknown => Err(Code::NotFound.into()),
+        EventsAppended::Revoked => Err(Code::Unauthenticated.into()),
         EventsAppended::Ended => Err(Code::SessionEnded.into()),
         EventsAppended::Conflict(index) => {
             Err(ApiError::from(Code::EventConflict).with("eventIndex", index))
@@ -128,6 +129,9 @@ fn events(body: &[u8]) -> Result<Vec<OutputEvent>, ApiError> {
         }
         if event.event_index >= 1 << 53 {
             return Err(at(ApiError::invalid("eventIndex is too large")));
+        }
+        if event.at.is_some_and(|at| at < Timestamp::UNIX_EPOCH) {
+            return Err(at(ApiError::invalid("at is before 1970")));
         }
         // the store's text cannot hold it, and programs do print it
         if event.data.contains('\0') {
@@ -268,6 +272,10 @@ mod tests {
             (
                 r#"{"eventIndex":1,"stream":"stdout","data":"","x":1}"#,
                 Code::UnknownField,
+            ),
+            (
+                r#"{"eventIndex":1,"stream":"stdout","data":"","at":"-009999-01-02T01:59:59Z"}"#,
+                Code::InvalidRequest,
             ),
             (
                 r#"{"eventIndex":9007199254740992,"stream":"stdout","data":""}"#,

@@ -158,7 +158,13 @@ pub const REMOTE: &[Operation] = &[
         path: "/v1/machine/commands",
         id: "takeCommands",
         summary: "Waits for commands (machine token). A command comes until it is answered, at least once.",
-        query: &[("waitSeconds", "0 to 25; 25 when absent.")],
+        query: &[
+            ("waitSeconds", "0 to 25; 25 when absent."),
+            (
+                "sessionId",
+                "Only of this session; of all the machine's when absent.",
+            ),
+        ],
         answers: &[(200, Answer::Json("Commands, or none.", "CommandPage"))],
         codes: &[Code::InvalidRequest, Code::UnknownField],
         ..NONE

@@ -273,3 +273,27 @@ async fn a_gap_is_told_and_what_comes_late_changes_nothing() {
         "the log has them"
     );
 }
+
+#[tokio::test]
+async fn a_reporter_may_ask_for_its_own_session_s_commands_alone() {
+    let world = World::new().await;
+    let machine = world.machine().await;
+    let (one, two) = (
+        world.remote(&machine, "interactive").await,
+        world.remote(&machine, "interactive").await,
+    );
+    for session in [&one, &two] {
+        let path = format!("/v1/remote-sessions/{session}/pause");
+        world.post(OPERATOR, &path, &Value::Null).await.ok(202);
+    }
+    let path = format!("/v1/machine/commands?waitSeconds=0&sessionId={two}");
+    let taken = world.get(&machine.token, &path).await.ok(200);
+    let of: Vec<_> = taken["commands"].as_array().unwrap().iter().collect();
+    assert_eq!(of.len(), 1);
+    assert_eq!(of[0]["sessionId"], two);
+    let rest = world
+        .get(&machine.token, "/v1/machine/commands?waitSeconds=0")
+        .await
+        .ok(200);
+    assert_eq!(rest["commands"][0]["sessionId"], one);
+}
