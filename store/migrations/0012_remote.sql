@@ -1,5 +1,5 @@
 -- Agents on machines that are not ours: who may report, what was reported, and the turns and messages made from it.
--- Lock order among these: remote_sessions, remote_heads.
+-- Lock order among these: remote_sessions, remote_heads, the rest; a row with a foreign key takes its session's too.
 
 CREATE TABLE machines (
     id           text PRIMARY KEY,
@@ -91,8 +91,14 @@ CREATE TABLE remote_heads (
     message_count bigint NOT NULL DEFAULT 0,
     turn_count    bigint NOT NULL DEFAULT 0,
     -- imports whose rows are not written
-    imports_waiting integer NOT NULL DEFAULT 0
+    imports_waiting integer NOT NULL DEFAULT 0,
+    -- rows are to be made again or an import's to be written, in whatever state the session is
+    again         boolean NOT NULL DEFAULT false,
+    -- a chat's row stands here or behind it: where the next row was when rows were last made again
+    chat_position bigint NOT NULL DEFAULT 0
 ) WITH (fillfactor = 20, autovacuum_vacuum_scale_factor = 0.02);
+-- seldom true, and never changed by what is reported
+CREATE INDEX remote_heads_again ON remote_heads (session_id) WHERE again;
 
 -- No foreign key, as with transcript_parts: the head stands in for it.
 CREATE TABLE remote_events (
@@ -210,10 +216,12 @@ CREATE TABLE usage_reports (
     PRIMARY KEY (session_id, report_id)
 );
 
--- The one way an event is stored. As with bex_append, the head's lock makes identity, quota and order one decision.
+-- The one way an event is stored. As with bex_append, the head's lock makes identity, quota and order one decision. Its time grows with a
+-- report's size only: arrays are read in one go, as an element of a text array is found by walking to it; and new events in their order,
+-- which nearly all are, are looked at once.
 --
--- status: stored | unknown | ended | conflict | too_far | full | backlog. Only `stored` changes anything; events that were there before
--- are always answered as `stored`.
+-- status: stored | unknown | revoked | ended | conflict | too_far | full | backlog. Only `stored` changes anything; events that were there
+-- before are always answered as `stored`.
 CREATE FUNCTION bex_remote_append(
     p_session text, p_machine text,
     p_index bigint[], p_stream text[], p_data text[], p_complete boolean[], p_spoken_at timestamptz[],
@@ -229,71 +237,88 @@ SET enable_mergejoin = off
 AS $$
 #variable_conflict use_column
 DECLARE
-    head    public.remote_heads%ROWTYPE;
-    v_state text;
-    v_low   bigint;
-    v_high  bigint;
-    v_take  integer[];
-    v_bytes bigint;
-    v_late  bigint;
-    v_last  boolean;
+    head      public.remote_heads%ROWTYPE;
+    v_state   text;
+    v_revoked boolean;
+    v_ordered boolean;
+    v_new     boolean[];
+    v_low     bigint;
+    v_high    bigint;
+    v_top     bigint;
+    v_bytes   bigint;
+    v_late    bigint := 0;
+    v_last    boolean;
 BEGIN
     status := 'stored'; stored := 0; duplicates := 0;
     SELECT * INTO head FROM public.remote_heads h WHERE h.session_id = p_session FOR UPDATE;
     IF NOT FOUND THEN status := 'unknown'; RETURN; END IF;
-    SELECT s.state INTO v_state FROM public.remote_sessions s WHERE s.id = p_session AND s.machine_id = p_machine;
+    SELECT s.state, m.revoked_at IS NOT NULL INTO v_state, v_revoked
+      FROM public.remote_sessions s JOIN public.machines m ON m.id = s.machine_id
+     WHERE s.id = p_session AND s.machine_id = p_machine;
     IF NOT FOUND THEN status := 'unknown'; RETURN; END IF;
+    -- its token was good when the report began; a body may take its time
+    IF v_revoked THEN status := 'revoked'; RETURN; END IF;
     next_index := head.next_index;
+    IF cardinality(p_index) = 0 THEN RETURN; END IF;
 
-    SELECT min(u.idx), max(u.idx) INTO v_low, v_high FROM unnest(p_index) AS u (idx);
-    IF v_low IS NULL THEN RETURN; END IF;
-    IF v_low >= head.high_index THEN
-        -- the common case: nothing of it can be there, but in the batch itself
-        SELECT array_agg(b.ord ORDER BY b.idx), COALESCE(sum(octet_length(p_data[b.ord]) + p_charge), 0)
-          INTO v_take, v_bytes
-          FROM (SELECT DISTINCT ON (u.idx) u.idx, u.ord::integer AS ord
-                  FROM unnest(p_index) WITH ORDINALITY AS u (idx, ord) ORDER BY u.idx, u.ord) b;
-        duplicates := cardinality(p_index) - cardinality(v_take);
-        SELECT min(a.idx) INTO at_index
-          FROM unnest(p_index, p_data) AS a (idx, data)
-         WHERE duplicates > 0 AND EXISTS (SELECT 1 FROM unnest(v_take) AS t (ord)
-                 WHERE p_index[t.ord] = a.idx AND p_data[t.ord] <> a.data);
+    SELECT max(u.idx), bool_and(u.idx = p_index[1] + u.ord - 1) INTO v_top, v_ordered
+      FROM unnest(p_index) WITH ORDINALITY AS u (idx, ord);
+    v_ordered := v_ordered AND p_index[1] >= head.high_index;
+    IF v_ordered THEN
+        stored := cardinality(p_index);
+        v_low := p_index[1];
+        v_high := v_top;
+        SELECT sum(octet_length(u.data) + p_charge), bool_or(u.complete AND u.stream = 'stdout')
+          INTO v_bytes, v_last FROM unnest(p_stream, p_data, p_complete) AS u (stream, data, complete);
     ELSE
-        SELECT array_agg(b.ord ORDER BY b.idx) FILTER (WHERE e.data IS NULL),
-               COALESCE(sum(octet_length(p_data[b.ord]) + p_charge) FILTER (WHERE e.data IS NULL), 0),
-               min(b.idx) FILTER (WHERE e.data IS NOT NULL
-                   AND (e.data <> p_data[b.ord] OR e.stream <> p_stream[b.ord] OR e.complete <> p_complete[b.ord]))
-          INTO v_take, v_bytes, at_index
-          FROM (SELECT DISTINCT ON (u.idx) u.idx, u.ord::integer AS ord
-                  FROM unnest(p_index) WITH ORDINALITY AS u (idx, ord) ORDER BY u.idx, u.ord) b
-          LEFT JOIN LATERAL (
-                SELECT x.data, x.stream, x.complete FROM public.remote_events x
-                 WHERE x.session_id = p_session AND x.event_index = b.idx AND b.idx >= head.first_index
-                OFFSET 0) e ON true
-         WHERE b.idx >= head.first_index;
-        v_take := COALESCE(v_take, '{}');
-        duplicates := cardinality(p_index) - cardinality(v_take);
+        -- an event is compared with what stands under its index, or else with the first of the report that would
+        SELECT array_agg(q.new ORDER BY q.ord), count(*) FILTER (WHERE q.new), count(*) FILTER (WHERE NOT q.new),
+               min(q.idx) FILTER (WHERE q.differs), min(q.idx) FILTER (WHERE q.new), max(q.idx) FILTER (WHERE q.new),
+               COALESCE(sum(octet_length(q.data) + p_charge) FILTER (WHERE q.new), 0),
+               COALESCE(sum(octet_length(q.data) + p_charge) FILTER (WHERE q.new AND q.idx < head.next_index), 0),
+               bool_or(q.complete AND q.stream = 'stdout') FILTER (WHERE q.new)
+          INTO v_new, stored, duplicates, at_index, v_low, v_high, v_bytes, v_late, v_last
+          FROM (SELECT u.*,
+                       -- what was removed was there, whatever it said
+                       u.nth = 1 AND NOT COALESCE(e.there, false) AND u.idx >= head.first_index AS new,
+                       u.idx >= head.first_index
+                           AND (u.data, u.stream, u.complete) IS DISTINCT FROM
+                               (CASE WHEN e.there THEN e.data ELSE u.first_data END,
+                                CASE WHEN e.there THEN e.stream ELSE u.first_stream END,
+                                CASE WHEN e.there THEN e.complete ELSE u.first_complete END) AS differs
+                  FROM (SELECT t.*, row_number() OVER w AS nth, first_value(t.data) OVER w AS first_data,
+                               first_value(t.stream) OVER w AS first_stream, first_value(t.complete) OVER w AS first_complete
+                          FROM unnest(p_index, p_stream, p_data, p_complete) WITH ORDINALITY
+                               AS t (idx, stream, data, complete, ord)
+                        WINDOW w AS (PARTITION BY t.idx ORDER BY t.ord)) u
+                  LEFT JOIN LATERAL (
+                        SELECT true AS there, x.data, x.stream, x.complete FROM public.remote_events x
+                         WHERE x.session_id = p_session AND x.event_index = u.idx OFFSET 0) e ON true) q;
     END IF;
-    IF at_index IS NOT NULL THEN status := 'conflict'; duplicates := 0; RETURN; END IF;
-    stored := cardinality(v_take);
+    IF at_index IS NOT NULL THEN status := 'conflict'; stored := 0; duplicates := 0; RETURN; END IF;
     IF stored = 0 THEN RETURN; END IF;
 
     IF v_state NOT IN ('active', 'paused', 'ending') THEN status := 'ended'; stored := 0; RETURN; END IF;
-    IF v_high >= head.next_index + p_window + cardinality(p_index) THEN
-        status := 'too_far'; stored := 0; at_index := v_high; RETURN;
+    IF v_top >= head.next_index + p_window + cardinality(p_index) THEN
+        status := 'too_far'; stored := 0; at_index := v_top; RETURN;
     END IF;
     IF head.bytes + v_bytes > head.byte_limit THEN status := 'full'; stored := 0; RETURN; END IF;
-    IF head.bytes - head.seen_bytes > p_backlog THEN status := 'backlog'; stored := 0; RETURN; END IF;
+    -- what the others wait for is taken all the same, within twice the bound: without it they are never read
+    IF head.bytes - head.seen_bytes
+       > p_backlog * (CASE WHEN v_low = head.next_index AND head.next_index < head.high_index THEN 2 ELSE 1 END)
+    THEN status := 'backlog'; stored := 0; RETURN; END IF;
 
-    INSERT INTO public.remote_events (session_id, event_index, stream, data, complete, spoken_at, created_at)
-    SELECT p_session, p_index[u.ord], p_stream[u.ord], p_data[u.ord], p_complete[u.ord], p_spoken_at[u.ord],
-           clock_timestamp()
-      FROM unnest(v_take) AS u (ord);
-    v_low := p_index[v_take[1]];
-    v_high := p_index[v_take[cardinality(v_take)]];
-    SELECT bool_or(p_complete[u.ord] AND p_stream[u.ord] = 'stdout'),
-           COALESCE(sum(octet_length(p_data[u.ord]) + p_charge) FILTER (WHERE p_index[u.ord] < head.next_index), 0)
-      INTO v_last, v_late FROM unnest(v_take) AS u (ord);
+    IF v_ordered THEN
+        INSERT INTO public.remote_events (session_id, event_index, stream, data, complete, spoken_at, created_at)
+        SELECT p_session, u.idx, u.stream, u.data, u.complete, u.spoken_at, clock_timestamp()
+          FROM unnest(p_index, p_stream, p_data, p_complete, p_spoken_at) AS u (idx, stream, data, complete, spoken_at);
+    ELSE
+        INSERT INTO public.remote_events (session_id, event_index, stream, data, complete, spoken_at, created_at)
+        SELECT p_session, u.idx, u.stream, u.data, u.complete, u.spoken_at, clock_timestamp()
+          FROM unnest(p_index, p_stream, p_data, p_complete, p_spoken_at, v_new)
+               AS u (idx, stream, data, complete, spoken_at, new)
+         WHERE u.new ORDER BY u.idx;
+    END IF;
 
     IF v_low <= head.next_index AND head.high_index <= head.next_index AND v_high - v_low + 1 = stored THEN
         next_index := GREATEST(head.next_index, v_high + 1);

@@ -8,7 +8,7 @@ use super::log::signed;
 use super::sessions::RemoteHead;
 use crate::error::StoreError;
 use crate::pool::{Db, Tx};
-use crate::sql::{boolean, get, int4, int8, large, text, texts, time};
+use crate::sql::{get, int4, int8, int8s, large, text, texts, times};
 use crate::wake::Channel;
 
 /// A turn to write.
@@ -111,21 +111,19 @@ pub enum Written {
     Stale,
 }
 
-const TURN: &str = "
+const TURNS: &str = "
     INSERT INTO remote_turns (session_id, turn_id, turn_no, visible_text, content_blocks, tool_call_ids, evidence_ids,
                               terminal_reason, gaps, overflow, source, model, first_index, last_index, started_at,
                               completed_at, text_sha256)
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)";
+    SELECT $1, u.* FROM unnest($2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17) AS u";
 
-/// The first position from `$2` on that no row has: only when rows are made again are there later ones.
-const FREE: &str = "
-    SELECT p AS position FROM generate_series($2, $2 + (SELECT count(*) FROM messages m
-             WHERE m.session_id = $1 AND m.position >= $2)) AS p
-     WHERE NOT EXISTS (SELECT 1 FROM messages m WHERE m.session_id = $1 AND m.position = p) ORDER BY p LIMIT 1";
+/// Positions that are taken: only when rows are made again are there any from the next one on.
+const TAKEN: &str = "
+    SELECT position FROM messages WHERE session_id = $1 AND position >= $2 ORDER BY position";
 
-const MESSAGE: &str = "
+const MESSAGES: &str = "
     INSERT INTO messages (session_id, position, message_id, role, content, content_blocks, source, turn_id, model, said_at)
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
+    SELECT $1, u.* FROM unnest($2, $3, $4, $5, $6, $7, $8, $9, $10) AS u";
 
 pub(super) struct NewMessage<'a> {
     pub(super) role: MessageRole,
@@ -151,45 +149,92 @@ impl Tx<'_> {
         row.as_ref().map(RemoteHead::read).transpose()
     }
 
-    /// Inserts a message at the first free position from `from` on, and returns it.
-    pub(super) async fn insert_message(
+    /// Keeps a session from being deleted until this ends. Who deletes takes the session before its head, so whoever writes rows of a session
+    /// does too.
+    pub(super) async fn keep_remote(&self, session: &RemoteSessionId) -> Result<(), StoreError> {
+        self.query_opt(
+            "keep_remote",
+            "SELECT 1 FROM remote_sessions WHERE id = $1 FOR KEY SHARE",
+            &[text(&session.as_str())],
+        )
+        .await
+        .map(drop)
+    }
+
+    /// The first `count` positions from `from` on that no row has.
+    async fn free_positions(
         &self,
         session: &RemoteSessionId,
         from: u64,
-        new: &NewMessage<'_>,
-    ) -> Result<u64, StoreError> {
-        let row = self
-            .query_one(
-                "insert_message",
-                FREE,
+        count: usize,
+    ) -> Result<Vec<i64>, StoreError> {
+        let taken = self
+            .query(
+                "free_positions",
+                TAKEN,
                 &[text(&session.as_str()), int8(&signed(from))],
             )
             .await?;
-        let position = large(&row, "position")?;
+        let mut taken = taken.iter().map(|row| get::<i64>(row, "position"));
+        let mut next = taken.next().transpose()?;
+        let mut free = Vec::with_capacity(count);
+        let mut at = signed(from);
+        while free.len() < count {
+            if next == Some(at) {
+                next = taken.next().transpose()?;
+            } else {
+                free.push(at);
+            }
+            at += 1;
+        }
+        Ok(free)
+    }
+
+    /// Inserts messages, each at its position.
+    pub(super) async fn insert_messages(
+        &self,
+        session: &RemoteSessionId,
+        positions: &[i64],
+        new: &[NewMessage<'_>],
+    ) -> Result<(), StoreError> {
+        if new.is_empty() {
+            return Ok(());
+        }
+        let roles: Vec<&str> = new.iter().map(|new| new.role.as_str()).collect();
+        let sources: Vec<&str> = new.iter().map(|new| new.source.as_str()).collect();
+        let ids: Vec<&str> = new.iter().map(|new| new.message.id.as_str()).collect();
+        let contents: Vec<&str> = new.iter().map(|new| new.message.content.as_str()).collect();
+        let blocks: Vec<Option<&str>> = new
+            .iter()
+            .map(|new| new.message.content_blocks.as_deref())
+            .collect();
+        let turns: Vec<Option<&str>> = new.iter().map(|new| new.turn).collect();
+        let models: Vec<Option<&str>> = new.iter().map(|new| new.model).collect();
+        let at: Vec<Timestamp> = new.iter().map(|new| new.at).collect();
         self.execute(
-            "insert_message",
-            MESSAGE,
+            "insert_messages",
+            MESSAGES,
             &[
                 text(&session.as_str()),
-                int8(&signed(position)),
-                text(&new.message.id),
-                text(&new.role.as_str()),
-                text(&new.message.content),
-                text(&new.message.content_blocks),
-                text(&new.source.as_str()),
-                text(&new.turn),
-                text(&new.model),
-                time(&new.at),
+                int8s(&positions),
+                texts(&ids),
+                texts(&roles),
+                texts(&contents),
+                texts(&blocks),
+                texts(&sources),
+                texts(&turns),
+                texts(&models),
+                times(&at),
             ],
         )
-        .await?;
-        Ok(position)
+        .await
+        .map(drop)
     }
 
     async fn insert_origins(
         &self,
         session: &RemoteSessionId,
-        origins: &[String],
+        origins: &[&str],
     ) -> Result<(), StoreError> {
         if origins.is_empty() {
             return Ok(());
@@ -203,35 +248,71 @@ impl Tx<'_> {
         .map(drop)
     }
 
-    async fn insert_remote_turn(
+    /// Inserts turns, numbered from `first` on.
+    async fn insert_remote_turns(
         &self,
         session: &RemoteSessionId,
-        number: u64,
-        turn: &TurnRow,
+        first: u64,
+        turns: &[&TurnRow],
     ) -> Result<(), StoreError> {
-        let first = turn.events.map(|(first, _)| signed(first));
-        let last = turn.events.map(|(_, last)| signed(last));
+        if turns.is_empty() {
+            return Ok(());
+        }
+        let column = |of: fn(&TurnRow) -> &str| turns.iter().map(|turn| of(turn)).collect();
+        let optional =
+            |of: fn(&TurnRow) -> Option<&str>| turns.iter().map(|turn| of(turn)).collect();
+        let event = |of: fn((u64, u64)) -> u64| {
+            let events = turns.iter().map(|turn| turn.events);
+            events.map(|events| events.map(of).map(signed)).collect()
+        };
+        let time_of = |of: fn(&TurnRow) -> Timestamp| turns.iter().map(|turn| of(turn)).collect();
+        let numbers: Vec<i64> = (signed(first)..).take(turns.len()).collect();
+        let overflow: Vec<bool> = turns.iter().map(|turn| turn.overflow).collect();
+        let (ids, said, blocks): (Vec<&str>, Vec<&str>, Vec<&str>) = (
+            column(|turn| &turn.turn_id),
+            column(|turn| &turn.visible_text),
+            column(|turn| &turn.content_blocks),
+        );
+        let (calls, evidence, gaps): (Vec<&str>, Vec<&str>, Vec<&str>) = (
+            column(|turn| &turn.tool_call_ids),
+            column(|turn| &turn.evidence_ids),
+            column(|turn| &turn.gaps),
+        );
+        let (terminal, source): (Vec<&str>, Vec<&str>) = (
+            column(|turn| turn.terminal.as_str()),
+            column(|turn| turn.source.as_str()),
+        );
+        let (models, digests): (Vec<Option<&str>>, Vec<Option<&str>>) = (
+            optional(|turn| turn.model.as_deref()),
+            optional(|turn| turn.text_sha256.as_deref()),
+        );
+        let (from, to): (Vec<Option<i64>>, Vec<Option<i64>>) =
+            (event(|(from, _)| from), event(|(_, to)| to));
+        let (started, completed): (Vec<Timestamp>, Vec<Timestamp>) = (
+            time_of(|turn| turn.started_at),
+            time_of(|turn| turn.completed_at),
+        );
         self.execute(
-            "insert_turn",
-            TURN,
+            "insert_turns",
+            TURNS,
             &[
                 text(&session.as_str()),
-                text(&turn.turn_id),
-                int8(&signed(number)),
-                text(&turn.visible_text),
-                text(&turn.content_blocks),
-                text(&turn.tool_call_ids),
-                text(&turn.evidence_ids),
-                text(&turn.terminal.as_str()),
-                text(&turn.gaps),
-                boolean(&turn.overflow),
-                text(&turn.source.as_str()),
-                text(&turn.model),
-                int8(&first),
-                int8(&last),
-                time(&turn.started_at),
-                time(&turn.completed_at),
-                text(&turn.text_sha256),
+                texts(&ids),
+                int8s(&numbers),
+                texts(&said),
+                texts(&blocks),
+                texts(&calls),
+                texts(&evidence),
+                texts(&terminal),
+                texts(&gaps),
+                (&overflow, tokio_postgres::types::Type::BOOL_ARRAY),
+                texts(&source),
+                texts(&models),
+                int8s(&from),
+                int8s(&to),
+                times(&started),
+                times(&completed),
+                texts(&digests),
             ],
         )
         .await
@@ -295,6 +376,8 @@ impl Db {
         let tx = conn.begin().await?;
         if write.finish || write.cli_session.is_some() {
             tx.remote_state(session).await?;
+        } else {
+            tx.keep_remote(session).await?;
         }
         let head = match tx.remote_head(session).await? {
             Some(head) if head.revision == write.revision => head,
@@ -308,8 +391,8 @@ impl Db {
             turns: head.turn_count,
             messages: head.message_count,
         };
-        for row in write.rows {
-            tx.write_row(session, row, &mut counters).await?;
+        if !write.rows.is_empty() {
+            tx.write_rows(session, write.rows, &mut counters).await?;
         }
         if let Some(sha256) = write.import {
             tx.execute(
@@ -324,7 +407,8 @@ impl Db {
             "UPDATE remote_heads
                 SET built = $2, cursor_index = $3, cursor_offset = $4, cursor_ordinal = $5, seen_index = GREATEST(seen_index, $6), seen_at = now(),
                     seen_bytes = seen_bytes + $7, next_position = $8, message_count = $9, turn_count = $10,
-                    revision = revision + 1, imports_waiting = imports_waiting - $11
+                    revision = revision + 1, imports_waiting = imports_waiting - $11,
+                    again = again AND (GREATEST(seen_index, $6) < next_index OR imports_waiting > $11)
               WHERE session_id = $1",
             &[
                 text(&session.as_str()),
@@ -394,7 +478,8 @@ impl Db {
                FROM remote_commands c WHERE c.session_id = $1 AND c.position IS NOT NULL",
             "UPDATE remote_heads h
                 SET built = 0, cursor_index = 0, cursor_offset = 0, cursor_ordinal = 0, seen_index = 0, seen_bytes = 0,
-                    revision = revision + 1, next_position = 0, turn_count = 0,
+                    revision = revision + 1, next_position = 0, turn_count = 0, again = true, seen_at = now(),
+                    chat_position = GREATEST(chat_position, next_position),
                     message_count = (SELECT count(*) FROM messages m WHERE m.session_id = $1),
                     imports_waiting = (SELECT count(*) FROM remote_imports i WHERE i.session_id = $1)
               WHERE h.session_id = $1",
@@ -402,59 +487,70 @@ impl Db {
             tx.execute("reset_built", sql, &[text(&session.as_str())])
                 .await?;
         }
+        tx.notify(Channel::Remote, session.as_str()).await?;
         tx.commit().await?;
         Ok(true)
     }
 }
 
 impl Tx<'_> {
-    async fn write_row(
+    /// Writes rows in their order, each kind in one statement.
+    async fn write_rows(
         &self,
         session: &RemoteSessionId,
-        row: &BuiltRow,
+        rows: &[BuiltRow],
         counters: &mut Counters,
     ) -> Result<(), StoreError> {
-        let (new, origins) = match row {
-            BuiltRow::Turn(turn) => {
-                self.insert_remote_turn(session, counters.turns, turn)
-                    .await?;
-                counters.turns += 1;
-                let new = turn.message.as_ref().map(|message| NewMessage {
-                    role: MessageRole::Assistant,
-                    source: turn.source,
+        let mut turns: Vec<&TurnRow> = Vec::new();
+        let mut messages = Vec::new();
+        let mut all: Vec<&str> = Vec::new();
+        for row in rows {
+            let (new, origins) = match row {
+                BuiltRow::Turn(turn) => {
+                    turns.push(turn);
+                    let new = turn.message.as_ref().map(|message| NewMessage {
+                        role: MessageRole::Assistant,
+                        source: turn.source,
+                        message,
+                        turn: Some(&turn.turn_id),
+                        model: turn.model.as_deref(),
+                        at: turn.completed_at,
+                    });
+                    (new, &turn.origins)
+                }
+                BuiltRow::Message {
+                    role,
+                    source,
                     message,
-                    turn: Some(&turn.turn_id),
-                    model: turn.model.as_deref(),
-                    at: turn.completed_at,
-                });
-                (new, &turn.origins)
-            }
-            BuiltRow::Message {
-                role,
-                source,
-                message,
-                at,
-                origins,
-            } => {
-                let new = NewMessage {
-                    role: *role,
-                    source: *source,
-                    message,
-                    turn: None,
-                    model: None,
-                    at: *at,
-                };
-                (Some(new), origins)
-            }
-        };
-        self.insert_origins(session, origins).await?;
-        if let Some(new) = new {
-            counters.position = self
-                .insert_message(session, counters.position, &new)
-                .await?
-                + 1;
-            counters.messages += 1;
+                    at,
+                    origins,
+                } => {
+                    let new = NewMessage {
+                        role: *role,
+                        source: *source,
+                        message,
+                        turn: None,
+                        model: None,
+                        at: *at,
+                    };
+                    (Some(new), origins)
+                }
+            };
+            all.extend(origins.iter().map(String::as_str));
+            messages.extend(new);
         }
+        self.insert_remote_turns(session, counters.turns, &turns)
+            .await?;
+        self.insert_origins(session, &all).await?;
+        // one more: the next row's
+        let mut positions = self
+            .free_positions(session, counters.position, messages.len() + 1)
+            .await?;
+        let next = positions.pop().and_then(|next| u64::try_from(next).ok());
+        self.insert_messages(session, &positions, &messages).await?;
+        counters.position = next.unwrap_or(counters.position);
+        counters.turns += turns.len() as u64;
+        counters.messages += messages.len() as u64;
         Ok(())
     }
 }

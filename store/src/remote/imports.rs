@@ -39,9 +39,12 @@ pub struct StoredImport {
     pub sha256: String,
     /// It.
     pub lines: String,
-    /// Its rows stand behind so many of the log.
-    pub after_built: u64,
+    /// Its rows stand behind so many of the log; `None` until a builder has read what was there when it came.
+    pub after_built: Option<u64>,
 }
+
+/// In the place of a number that is not known yet.
+const UNPLACED: i64 = -1;
 
 impl Db {
     /// Keeps a record.
@@ -51,10 +54,11 @@ impl Db {
     pub async fn keep_import(&self, import: &Import<'_>) -> Result<Imported, StoreError> {
         let mut conn = self.conn().await?;
         let tx = conn.begin().await?;
+        tx.keep_remote(import.session).await?;
         let head = tx
             .query_opt(
                 "keep_import",
-                "SELECT bytes, byte_limit, built FROM remote_heads WHERE session_id = $1 FOR UPDATE",
+                "SELECT bytes, byte_limit FROM remote_heads WHERE session_id = $1 FOR UPDATE",
                 &[text(&import.session.as_str())],
             )
             .await?;
@@ -82,7 +86,7 @@ impl Db {
                 text(&import.session.as_str()),
                 text(&import.sha256),
                 text(&import.lines),
-                int8(&get::<i64>(&head, "built")?),
+                int8(&UNPLACED),
                 text(&import.subject),
             ],
         )
@@ -90,7 +94,7 @@ impl Db {
         // its bytes count as read: the backlog is the log's
         tx.execute(
             "keep_import",
-            "UPDATE remote_heads SET imports_waiting = imports_waiting + 1, revision = revision + 1,
+            "UPDATE remote_heads SET imports_waiting = imports_waiting + 1, again = true, revision = revision + 1,
                     bytes = bytes + $2, seen_bytes = seen_bytes + $2 WHERE session_id = $1",
             &[text(&import.session.as_str()), int8(&length)],
         )
@@ -119,10 +123,43 @@ impl Db {
             Ok(StoredImport {
                 sha256: get(&row, "sha256")?,
                 lines: get(&row, "lines")?,
-                after_built: large(&row, "after_built")?,
+                after_built: match get::<i64>(&row, "after_built")? {
+                    UNPLACED => None,
+                    _ => Some(large(&row, "after_built")?),
+                },
             })
         })
         .transpose()
+    }
+
+    /// Says once and for ever behind how many rows of the log a record's stand. `false`: the head moved from `revision`, or the place is known.
+    ///
+    /// # Errors
+    /// Store trouble only.
+    pub async fn place_import(
+        &self,
+        session: &RemoteSessionId,
+        revision: u64,
+        sha256: &str,
+        after_built: u64,
+    ) -> Result<bool, StoreError> {
+        let placed = self
+            .execute(
+                "place_import",
+                "WITH head AS (
+                     UPDATE remote_heads SET revision = revision + 1 WHERE session_id = $1 AND revision = $2 RETURNING 1)
+                 UPDATE remote_imports SET after_built = $4
+                  WHERE session_id = $1 AND sha256 = $3 AND after_built = $5 AND EXISTS (SELECT 1 FROM head)",
+                &[
+                    text(&session.as_str()),
+                    int8(&super::log::signed(revision)),
+                    text(&sha256),
+                    int8(&super::log::signed(after_built)),
+                    int8(&UNPLACED),
+                ],
+            )
+            .await?;
+        Ok(placed > 0)
     }
 
     /// How many user rows below `position` say exactly this.

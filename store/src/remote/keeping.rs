@@ -111,7 +111,11 @@ impl Db {
                       WHERE e.created_at < now() - $1 * interval '1 day' AND e.event_index < h.cursor_index
                         AND NOT s.legal_hold
                       ORDER BY e.session_id, e.event_index LIMIT $2),
-                 ends AS (SELECT session_id, max(event_index) AS last FROM old GROUP BY session_id),
+                 -- their heads first, as everybody else does
+                 locked AS (SELECT h.session_id FROM remote_heads h WHERE h.session_id IN (SELECT o.session_id FROM old o)
+                             ORDER BY h.session_id FOR UPDATE),
+                 ends AS (SELECT o.session_id, max(o.event_index) AS last FROM old o JOIN locked l ON l.session_id = o.session_id
+                           GROUP BY o.session_id),
                  heads AS (UPDATE remote_heads h SET first_index = GREATEST(h.first_index, ends.last + 1)
                              FROM ends WHERE h.session_id = ends.session_id),
                  gone AS (DELETE FROM remote_events e USING ends

@@ -34,6 +34,8 @@ pub enum Appended {
     },
     /// No such session of this machine.
     Unknown,
+    /// The machine was revoked, meanwhile.
+    Revoked,
     /// The session has ended, and one of the events is new.
     Ended,
     /// Another event stands under this index.
@@ -130,6 +132,7 @@ impl Db {
                 next_index: large(&row, "next_index")?,
             },
             "unknown" => Appended::Unknown,
+            "revoked" => Appended::Revoked,
             "ended" => Appended::Ended,
             "conflict" => Appended::Conflict(at()?),
             "too_far" => Appended::TooFar {

@@ -429,6 +429,32 @@ impl Db {
         rows.iter().map(RemoteSessionRow::read).collect()
     }
 
+    /// Ended sessions whose rows were to be made again, or that were given an import, and that nobody has read for `unread`: whoever was at
+    /// it is gone. Of any that live, [`Db::live_remote_sessions`] knows.
+    ///
+    /// # Errors
+    /// Store trouble only.
+    pub async fn left_remote_sessions(
+        &self,
+        limit: u32,
+        unread: std::time::Duration,
+    ) -> Result<Vec<RemoteSessionId>, StoreError> {
+        let rows = self
+            .query(
+                "left_remote_sessions",
+                "SELECT session_id FROM remote_heads
+                  WHERE again AND (seen_index < next_index OR imports_waiting > 0)
+                    AND seen_at < now() - $2 * interval '1 second'
+                  ORDER BY seen_at LIMIT $1",
+                &[
+                    int8(&i64::from(limit)),
+                    crate::sql::float8(&unread.as_secs_f64()),
+                ],
+            )
+            .await?;
+        rows.iter().map(|row| word(row, "session_id")).collect()
+    }
+
     /// Ends a session as its machine says: from then on the last events are waited for.
     ///
     /// # Errors
@@ -488,7 +514,7 @@ impl Db {
         Ok(changed == 1)
     }
 
-    /// Deletes a session that has ended, with everything of it. Its log goes first, in bounded batches, so that a repeated call goes on.
+    /// Deletes a session that has ended, with everything of it, at once: its log has at most [`limits::REMOTE_LOG_BYTES`].
     ///
     /// # Errors
     /// Store trouble only.

@@ -1,5 +1,7 @@
 //! Remote sessions: events once each, rows once each, whatever is repeated, reordered or raced.
 
+mod hostile;
+
 use bex_proto::message::{MessageRole, MessageSource, TerminalReason};
 use bex_proto::problem::Code;
 use bex_proto::remote::{Activity, Answer, CommandKind, OutputEvent, OutputStream, RemoteState};
@@ -371,7 +373,7 @@ async fn a_session_ends_when_everything_was_read() {
     assert_eq!(remote.state().await, RemoteState::Stopped);
     assert_eq!(remote.append(&events(3..5)).await, EventsAppended::Ended);
     assert_eq!(remote.append(&events(3..4)).await, stored(0, 1, 4));
-    let mine = remote.db().take_commands(&remote.machine, 10).await;
+    let mine = remote.db().take_commands(&remote.machine, None, 10).await;
     assert_eq!(
         mine.unwrap().len(),
         0,
@@ -442,7 +444,7 @@ async fn commands_come_until_they_are_answered() {
     let taken = async || {
         remote
             .db()
-            .take_commands(&remote.machine, 10)
+            .take_commands(&remote.machine, None, 10)
             .await
             .unwrap()
     };
@@ -570,7 +572,17 @@ async fn an_import_is_kept_once() {
     assert_eq!(db.keep_import(&import).await.unwrap(), Imported::Known);
     assert_eq!(remote.head().await.imports_waiting, 1);
     let waiting = db.waiting_import(&remote.session).await.unwrap().unwrap();
-    assert_eq!(waiting.lines, "{}");
+    assert_eq!((waiting.lines.as_str(), waiting.after_built), ("{}", None));
+    let revision = remote.head().await.revision;
+    let place = async |revision, after| {
+        let placed = db.place_import(&remote.session, revision, "s", after);
+        placed.await.unwrap()
+    };
+    assert!(!place(revision + 1, 1).await, "somebody was first");
+    assert!(place(revision, 1).await);
+    assert!(!place(revision + 1, 2).await, "it has its place");
+    let waiting = db.waiting_import(&remote.session).await.unwrap().unwrap();
+    assert_eq!(waiting.after_built, Some(1));
     let revision = remote.head().await.revision;
     let rows = [BuiltRow::Message {
         role: MessageRole::User,

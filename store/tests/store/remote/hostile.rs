@@ -1,0 +1,185 @@
+//! What a hostile or unlucky machine does, and who gets in whose way.
+
+use std::time::{Duration, Instant};
+
+use super::*;
+
+#[tokio::test]
+async fn a_report_of_nothing_but_doubles_is_answered_soon() {
+    let remote = Remote::new().await;
+    let doubled = events((0..10_000).flat_map(|n| [n, n]));
+    let begun = Instant::now();
+    let first = remote.append(&doubled).await;
+    assert_eq!(first, stored(10_000, 10_000, 10_000));
+    assert_eq!(remote.append(&doubled).await, stored(0, 20_000, 10_000));
+    // a hundred times what it takes; in the square of its length it is minutes
+    assert!(begun.elapsed() < Duration::from_secs(20));
+}
+
+#[tokio::test]
+async fn one_index_twice_in_a_report_is_a_conflict_wherever_it_is() {
+    let remote = Remote::new().await;
+    remote.append(&events([0, 1, 2, 9])).await;
+    for at in [3, 20] {
+        let other = |change: fn(&mut OutputEvent)| {
+            let mut twice = events([2, at, at]);
+            change(&mut twice[2]);
+            twice
+        };
+        for twice in [
+            other(|event| event.data = "other".to_owned()),
+            other(|event| event.stream = OutputStream::Stderr),
+            other(|event| event.is_complete = true),
+        ] {
+            let answer = remote.append(&twice).await;
+            assert_eq!(answer, EventsAppended::Conflict(at), "{twice:?}");
+        }
+    }
+    assert_eq!(remote.head().await.next_index, 3);
+}
+
+#[tokio::test]
+async fn the_event_that_others_wait_for_is_taken_from_a_machine_that_is_sent_away() {
+    let remote = Remote::new().await;
+    remote.append(&events([0, 2, 3])).await;
+    remote
+        .change("UPDATE remote_heads SET byte_limit = 1000000000, bytes = 40 * 1024 * 1024")
+        .await;
+    let answer = remote.append(&events([4])).await;
+    assert_eq!(answer, EventsAppended::Backlog);
+    assert_eq!(remote.append(&events([1, 2, 4])).await, stored(2, 1, 5));
+    // what fills no gap waits, and so does everything once there is far too much
+    let answer = remote.append(&events([5])).await;
+    assert_eq!(answer, EventsAppended::Backlog);
+    remote
+        .change("UPDATE remote_heads SET high_index = 9, bytes = 80 * 1024 * 1024")
+        .await;
+    let answer = remote.append(&events([5])).await;
+    assert_eq!(answer, EventsAppended::Backlog);
+}
+
+#[tokio::test]
+async fn a_machine_that_is_revoked_while_it_reports_stores_nothing() {
+    let remote = Remote::new().await;
+    remote.append(&events([0])).await;
+    assert!(remote.db().revoke_machine(&remote.machine).await.unwrap());
+    for again in [0, 1] {
+        let answer = remote.append(&events([again])).await;
+        assert_eq!(answer, EventsAppended::Revoked);
+    }
+    assert_eq!(remote.head().await.next_index, 1);
+}
+
+/// Ends the session at once.
+async fn end(remote: &Remote) {
+    let ended =
+        "UPDATE remote_sessions SET state = 'completed', ending_as = 'completed', ended_at = now()";
+    remote.change(ended).await;
+}
+
+#[tokio::test]
+async fn nobody_who_writes_and_deletes_waits_for_the_other_in_a_ring() {
+    for round in 0..12 {
+        let remote = Remote::new().await;
+        remote.append(&events(0..3)).await;
+        end(&remote).await;
+        let db = remote.db();
+        let sha256 = format!("s{round}");
+        let import = Import {
+            session: &remote.session,
+            sha256: &sha256,
+            lines: "{}",
+            subject: "machine:m",
+        };
+        let rows: Vec<BuiltRow> = (0..20)
+            .map(|n| turn(&format!("trn-{n}"), &format!("o{n}")))
+            .collect();
+        let mut write = write(&remote.session, 0, &rows, 20);
+        write.cli_session = None;
+        let (deleted, kept, written) = tokio::join!(
+            db.delete_remote_session(&remote.session),
+            db.keep_import(&import),
+            db.write_built(&write),
+        );
+        let deleted = deleted.expect("deleted");
+        assert_eq!(deleted, Moved::Done(Answer::Does));
+        kept.expect("kept, or not found");
+        written.expect("written, or stale");
+    }
+}
+
+#[tokio::test]
+async fn an_ended_session_whose_rows_are_made_again_is_found_after_a_crash() {
+    let remote = Remote::new().await;
+    remote.append(&events(0..3)).await;
+    end(&remote).await;
+    let left = async || {
+        let after = Duration::from_secs(3);
+        let left = remote.db().left_remote_sessions(10, after).await.unwrap();
+        left == [remote.session.clone()]
+    };
+    let built = async |rows: &[BuiltRow]| {
+        let revision = remote.head().await.revision;
+        let write = write(&remote.session, revision, rows, 1);
+        remote.db().write_built(&write).await.unwrap()
+    };
+    let old = "UPDATE remote_heads SET seen_at = seen_at - interval '10 seconds'";
+    built(&[]).await;
+    assert!(!left().await, "it was read");
+    assert!(remote.db().reset_built(&remote.session).await.unwrap());
+    assert!(!left().await, "whoever asked for it does it");
+    remote.change(old).await;
+    assert!(left().await);
+    built(&[]).await;
+    remote.change(old).await;
+    assert!(!left().await, "it was read again");
+    let import = Import {
+        session: &remote.session,
+        sha256: "s",
+        lines: "{}",
+        subject: "machine:m",
+    };
+    remote.db().keep_import(&import).await.unwrap();
+    remote.change(old).await;
+    assert!(left().await);
+    let revision = remote.head().await.revision;
+    let mut write = write(&remote.session, revision, &[], 1);
+    write.import = Some("s");
+    remote.db().write_built(&write).await.unwrap();
+    remote.change(old).await;
+    assert!(!left().await, "it was written");
+}
+
+#[tokio::test]
+async fn a_chat_during_a_rebuild_stands_behind_what_was_said_before() {
+    let remote = Remote::new().await;
+    remote.append(&events(0..3)).await;
+    remote.tell(CommandKind::Chat, Some("first")).await;
+    let rows = [turn("trn-a", "o1"), turn("trn-b", "o2")];
+    let revision = remote.head().await.revision;
+    let whole = write(&remote.session, revision, &rows, 2);
+    remote.db().write_built(&whole).await.unwrap();
+    assert!(remote.db().reset_built(&remote.session).await.unwrap());
+    remote.tell(CommandKind::Chat, Some("last")).await;
+    let revision = remote.head().await.revision;
+    let again = write(&remote.session, revision, &rows, 2);
+    assert_eq!(
+        remote.db().write_built(&again).await.unwrap(),
+        Written::Done
+    );
+    let all = remote
+        .db()
+        .messages(&remote.session, None, 10)
+        .await
+        .unwrap();
+    let said: Vec<_> = all
+        .iter()
+        .map(|m| (m.position, m.content.as_str()))
+        .collect();
+    assert_eq!(
+        said,
+        [(0, "first"), (1, "hello"), (2, "hello"), (3, "last")]
+    );
+    let head = remote.head().await;
+    assert_eq!((head.message_count, head.next_position), (4, 4));
+}
