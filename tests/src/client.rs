@@ -2,7 +2,9 @@
 
 mod api;
 pub mod http;
+mod remote;
 mod viewer;
 
 pub use api::{Answer, ApiClient, Feed, FeedPart, NewSession, Secrets, Ticket, Turn};
+pub use remote::Machine;
 pub use viewer::{Ending, Event, Refusal, Viewer, path as stream_path, preflight};

@@ -168,6 +168,13 @@ impl ApiClient {
         }
     }
 
+    /// Somebody else at the same api, by a token that was just issued.
+    #[must_use]
+    pub fn with_token(&self, token: &str) -> Self {
+        self.keep_secret(token);
+        Self::new(self.address, token, Arc::clone(&self.secrets))
+    }
+
     /// Any call. `body` is sent as JSON.
     ///
     /// # Errors
@@ -384,7 +391,7 @@ impl ApiClient {
         self.post("/v1/revocations", body).await
     }
 
-    fn keep_secret(&self, secret: &str) {
+    pub(super) fn keep_secret(&self, secret: &str) {
         self.secrets
             .lock()
             .unwrap_or_else(PoisonError::into_inner)

@@ -1,10 +1,13 @@
 //! A viewer of a session's stream: it pulls events one by one, so it can also stop reading.
+//!
+//! Cursors are parts' ids for an agent's session and event indexes for a remote one.
 
 use std::net::SocketAddr;
+use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use bex_proto::{PartId, SessionId};
+use bex_proto::{PartId, RemoteSessionId, SessionId};
 use bytes::{Buf, Bytes, BytesMut};
 use http::{HeaderMap, Method, Request};
 use http_body_util::{BodyExt, Full};
@@ -18,16 +21,16 @@ const SILENCE: Duration = Duration::from_secs(60);
 
 /// One event.
 #[derive(Debug, Clone)]
-pub struct Event {
+pub struct Event<I = PartId> {
     /// The cursor.
-    pub id: Option<PartId>,
+    pub id: Option<I>,
     /// The data; `None` for the event that only repeats the cursor.
     pub data: Option<Bytes>,
     /// When it was read here.
     pub at: Instant,
 }
 
-impl Event {
+impl<I> Event<I> {
     /// The data's `type`; empty when there is none.
     pub fn kind(&self) -> String {
         self.json()["type"].as_str().unwrap_or_default().to_owned()
@@ -66,9 +69,9 @@ pub struct Refusal {
 
 /// An open stream.
 #[derive(Debug)]
-pub struct Viewer {
+pub struct Viewer<I = PartId> {
     /// Everything read so far.
-    pub events: Vec<Event>,
+    pub events: Vec<Event<I>>,
     /// Comments read so far.
     pub comments: Vec<String>,
     /// The answer's headers.
@@ -79,7 +82,7 @@ pub struct Viewer {
     buffer: BytesMut,
 }
 
-impl Viewer {
+impl Viewer<PartId> {
     /// GET with a ticket, from the start.
     ///
     /// # Errors
@@ -146,6 +149,48 @@ impl Viewer {
         headers: &[(&str, &str)],
         body: Bytes,
     ) -> anyhow::Result<Result<Self, Refusal>> {
+        Self::ask(to, method, path, headers, body).await
+    }
+
+    /// The parts seen so far: events with an id and data.
+    pub fn parts(&self) -> Vec<(PartId, Bytes)> {
+        self.events
+            .iter()
+            .filter_map(|e| Some((e.id?, e.data.clone()?)))
+            .collect()
+    }
+}
+
+impl Viewer<u64> {
+    /// GET of a remote session's stream, behind an event: a stream, or why not.
+    ///
+    /// # Errors
+    /// Only when nothing answers.
+    pub async fn follow(
+        to: SocketAddr,
+        session: &RemoteSessionId,
+        ticket: &str,
+        after: Option<u64>,
+    ) -> anyhow::Result<Result<Self, Refusal>> {
+        let after = after.map(|after| after.to_string());
+        let mut headers = vec![(bex_proto::ticket::ATTACH_HEADER, ticket)];
+        headers.extend(after.iter().map(|after| ("last-event-id", after.as_str())));
+        let path = format!("/v1/agent-sessions/{session}/stream");
+        Self::ask(to, Method::GET, &path, &headers, Bytes::new()).await
+    }
+}
+
+impl<I> Viewer<I>
+where
+    I: FromStr<Err: std::error::Error + Send + Sync + 'static> + Copy,
+{
+    async fn ask(
+        to: SocketAddr,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Bytes,
+    ) -> anyhow::Result<Result<Self, Refusal>> {
         let mut request = Request::builder().method(method).uri(path);
         for (name, value) in headers {
             request = request.header(*name, *value);
@@ -180,7 +225,7 @@ impl Viewer {
     ///
     /// # Errors
     /// When the stream is silent for a minute or is no event stream.
-    pub async fn next(&mut self) -> anyhow::Result<Option<Event>> {
+    pub async fn next(&mut self) -> anyhow::Result<Option<Event<I>>> {
         loop {
             if let Some(event) = self.take_event()? {
                 self.events.push(event.clone());
@@ -207,7 +252,10 @@ impl Viewer {
     ///
     /// # Errors
     /// When the stream ends or falls silent before.
-    pub async fn until(&mut self, mut wanted: impl FnMut(&Event) -> bool) -> anyhow::Result<Event> {
+    pub async fn until(
+        &mut self,
+        mut wanted: impl FnMut(&Event<I>) -> bool,
+    ) -> anyhow::Result<Event<I>> {
         while let Some(event) = self.next().await? {
             if wanted(&event) {
                 return Ok(event);
@@ -226,16 +274,8 @@ impl Viewer {
         Ok(self.ending.unwrap_or(Ending::Cut))
     }
 
-    /// The parts seen so far: events with an id and data.
-    pub fn parts(&self) -> Vec<(PartId, Bytes)> {
-        self.events
-            .iter()
-            .filter_map(|e| Some((e.id?, e.data.clone()?)))
-            .collect()
-    }
-
     /// The last cursor seen.
-    pub fn cursor(&self) -> Option<PartId> {
+    pub fn cursor(&self) -> Option<I> {
         self.events.iter().rev().find_map(|e| e.id)
     }
 
@@ -245,7 +285,7 @@ impl Viewer {
         events.map(Event::json).collect()
     }
 
-    fn take_event(&mut self) -> anyhow::Result<Option<Event>> {
+    fn take_event(&mut self) -> anyhow::Result<Option<Event<I>>> {
         loop {
             let Some(end) = memchr::memmem::find(&self.buffer, b"\n\n") else {
                 return Ok(None);

@@ -23,6 +23,7 @@ mod metrics;
 mod oidc;
 mod priming;
 mod recordings;
+mod remote;
 mod reporter;
 mod retention;
 mod revocation;
