@@ -31,7 +31,6 @@ use axum::routing::{delete, get, post};
 use bex_proto::problem::Code;
 use bex_store::Db;
 use bex_store::sessions::SessionRow;
-use tokio::sync::Semaphore;
 
 use crate::auth::{Authenticator, Caller};
 use crate::export::Exporter;
@@ -43,6 +42,7 @@ use crate::remote::{Announcer, Builders};
 use crate::tickets::AttachTickets;
 
 pub use error::ApiError;
+pub use remote::Reports;
 pub use sandbox_calls::{Activity, SandboxCalls};
 
 /// Everything the handlers share.
@@ -78,11 +78,8 @@ pub struct Api {
     /// Tells viewers of remote sessions' events.
     pub announcer: Announcer,
     /// Reports of machines that are worked on at once.
-    pub reports: Semaphore,
+    pub reports: Reports,
 }
-
-/// Reports of machines that one process works on at once: each may be as large as [`bex_proto::limits::REMOTE_BODY`].
-pub const REPORTS: usize = 32;
 
 /// The router and the list of its routes from one table, so that the OpenAPI document can be compared with it.
 macro_rules! routes {

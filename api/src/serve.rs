@@ -14,7 +14,6 @@ use bex_telemetry::SpanExporter;
 use bex_tls::ClientTls;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -27,7 +26,7 @@ use crate::exec_client::ExecClient;
 use crate::export::Exporter;
 use crate::housekeeping;
 use crate::http::serve::{Drained, serve as listen};
-use crate::http::{Api, REPORTS, router};
+use crate::http::{Api, Reports, router};
 use crate::metrics::Metrics;
 use crate::notices::Notices;
 use crate::proof::Notary;
@@ -225,7 +224,7 @@ fn start_loops(
         builders,
         remote_metrics: metrics.remote.clone(),
         announcer,
-        reports: Semaphore::new(REPORTS),
+        reports: Reports::default(),
     })
 }
 

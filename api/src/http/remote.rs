@@ -4,4 +4,7 @@ pub(crate) mod commands;
 pub(crate) mod machine;
 pub(crate) mod messages;
 pub(crate) mod output;
+mod reports;
 pub(crate) mod sessions;
+
+pub use reports::Reports;

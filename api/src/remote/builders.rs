@@ -109,9 +109,7 @@ impl Builders {
                 .await?;
             for row in &page {
                 let missing = row.ending_index.unwrap_or(0).max(row.head.high_index);
-                if row.head.next_index < missing
-                    && db.decide_gap(&row.id).await? == Decided::TooMany
-                {
+                if row.head.next_index < missing && self.give_up(&row.id).await? {
                     let ending = Ending {
                         as_: RemoteState::Error,
                         events: Some(row.head.next_index),
@@ -124,6 +122,17 @@ impl Builders {
             match page.last() {
                 Some(last) if page.len() == PAGE as usize => after = Some(last.id.clone()),
                 _ => return Ok(()),
+            }
+        }
+    }
+
+    /// Gives up what was waited for long enough; of a session that ends these may be many. `true`: too many.
+    async fn give_up(&self, session: &RemoteSessionId) -> Result<bool, StoreError> {
+        loop {
+            match self.shared.db.decide_gap(session).await? {
+                Decided::GivenUp(_) => {}
+                Decided::TooMany => return Ok(true),
+                Decided::Waiting => return Ok(false),
             }
         }
     }
@@ -212,12 +221,13 @@ impl Shared {
             let mut held: usize = sessions.values().map(Work::bytes).sum();
             held += standing.bytes();
             sessions.insert(session.clone(), Work::Resting(Box::new(standing)));
-            // whichever goes is read again from its cursor when something comes
+            // whichever goes is read again from its cursor when something comes: the one with the least to read
             while held > HELD_BYTES || sessions.len() > HELD {
-                let resting = sessions
-                    .iter()
-                    .find(|(_, work)| matches!(work, Work::Resting(_)));
-                let Some(id) = resting.map(|(id, _)| id.clone()) else {
+                let resting = sessions.iter().filter_map(|(id, work)| match work {
+                    Work::Resting(standing) => Some((standing.unread(), id)),
+                    Work::Looking { .. } => None,
+                });
+                let Some(id) = resting.min().map(|(_, id)| id.clone()) else {
                     break;
                 };
                 held -= sessions.remove(&id).map_or(0, |work| work.bytes());

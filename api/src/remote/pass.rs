@@ -13,6 +13,8 @@ use bex_store::{Db, StoreError};
 use super::build::{Builder, Built, Cursor, LogEvent};
 use super::rows::{self, Rows};
 
+/// What a builder holds at most, about: what is kept of a turn, and what of it came in pieces. Beyond that its log is longer, not it.
+const MOST_HELD: usize = 2 * limits::TURN_BLOCK_BYTES;
 /// How many rows are written at once.
 const ROWS: usize = 500;
 
@@ -54,7 +56,7 @@ pub async fn look(
         return Ok(Looked::Gone);
     };
     let standing = standing
-        .filter(|standing| standing.revision == row.head.revision)
+        .and_then(|standing| standing.caught_up(&row.head))
         .unwrap_or_else(|| Standing::at(&row.head));
     let import = match row.head.imports_waiting {
         0 => None,
@@ -158,7 +160,10 @@ impl Look<'_> {
         };
         match self.row.ending_index {
             Some(declared) => read >= declared,
-            None => waited().unwrap_or(true),
+            // what a gap keeps from being read is decided by then, and read before
+            None => {
+                self.row.head.next_index >= self.row.head.high_index && waited().unwrap_or(true)
+            }
         }
     }
 
@@ -187,6 +192,8 @@ impl Look<'_> {
         }
         standing.built = built;
         let mut write = standing.write(&self.row.id, &rows);
+        // never back: events before it may be removed by now
+        write.cursor = write.cursor.max(head.cursor);
         write.cli_session = cli_session.as_deref();
         if cut {
             // another look reads this page again from the cursor, and finds the rows of it that are written
@@ -224,9 +231,30 @@ impl Standing {
         }
     }
 
-    /// About what it takes in memory.
+    /// About what it takes in memory: what was said since the last turn, within a turn's bounds.
     pub fn bytes(&self) -> usize {
+        self.held.min(MOST_HELD)
+    }
+
+    /// Log bytes that whoever has not got it reads again.
+    pub fn unread(&self) -> usize {
         self.held
+    }
+
+    /// At the head as it is now. That others wrote rows meanwhile makes no difference, as they have read the same events; `None` where the
+    /// rows it knows of are not written, or it lacks what was removed.
+    fn caught_up(mut self, head: &RemoteHead) -> Option<Self> {
+        if self.revision != head.revision {
+            if head.built < self.built
+                || head.seen_index < self.next
+                || head.first_index > self.next
+            {
+                return None;
+            }
+            self.revision = head.revision;
+            self.built = head.built;
+        }
+        Some(self)
     }
 
     fn write<'a>(&self, session: &'a RemoteSessionId, rows: &'a [BuiltRow]) -> WriteBuilt<'a> {

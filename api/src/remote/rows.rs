@@ -106,28 +106,43 @@ pub async fn of_import(
     lines: &str,
 ) -> Result<Vec<BuiltRow>, StoreError> {
     let imported = build::import(lines);
-    let mut origins = Vec::new();
+    // a record may be of a hundred thousand lines: what is asked of the store is asked at once, and its text is hashed once
+    let (mut origins, mut prompts, mut digests) = (Vec::new(), HashSet::new(), Vec::new());
     for one in &imported {
         match one {
-            Imported::User { origin, .. } => origins.extend(origin.clone()),
-            Imported::Turn(turn) => origins.extend(turn_origins(turn)),
+            Imported::User { text, origin, .. } => {
+                origins.extend(origin.clone());
+                prompts.insert(text.as_str());
+                digests.push(None);
+            }
+            Imported::Turn(turn) => {
+                origins.extend(turn_origins(turn));
+                digests.push(text_sha256(&said_in(turn)));
+            }
         }
     }
     let mut known = Known::of(db, session, origins).await?;
+    let prompts: Vec<&str> = prompts.into_iter().collect();
+    let asked = db
+        .user_rows_saying(&session.id, &prompts, session.head.next_position)
+        .await?;
+    let distinct: HashSet<&str> = digests.iter().flatten().map(String::as_str).collect();
+    let distinct: Vec<&str> = distinct.into_iter().collect();
+    let answered = db.turns_saying(&session.id, &distinct).await?;
+    let record = sha256_hex(lines.as_bytes());
     let mut said: HashMap<String, u64> = HashMap::new();
     let mut rows = Vec::new();
-    for (place, one) in imported.into_iter().enumerate() {
-        let place = derived_id("x", &format!("{}\n{lines}\n{place}", session.id));
+    for ((place, one), digest) in imported.into_iter().enumerate().zip(digests) {
+        let place = derived_id("x", &format!("{}\n{record}\n{place}", session.id));
         let id = |prefix: &str| format!("{prefix}-{}", &place["x-".len()..]);
         match one {
             Imported::User { text, origin, at } => {
                 if origin.as_ref().is_some_and(|origin| known.has(origin)) {
                     continue;
                 }
-                let below = session.head.next_position;
                 let before = said.entry(format!("user\n{text}")).or_default();
                 *before += 1;
-                if db.user_rows_saying(&session.id, &text, below).await? >= *before {
+                if asked.get(&text).is_some_and(|rows| rows >= before) {
                     continue;
                 }
                 rows.push(BuiltRow::Message {
@@ -143,11 +158,11 @@ pub async fn of_import(
                 });
             }
             Imported::Turn(turn) => {
-                let blocks: Vec<Block> = turn.blocks.iter().map(|b| b.block.clone()).collect();
-                if let Some(sha256) = text_sha256(&visible_text(&blocks)) {
-                    let before = said.entry(sha256.clone()).or_default();
+                if let Some(sha256) = digest {
+                    let turns = answered.get(&sha256).copied().unwrap_or(0);
+                    let before = said.entry(sha256).or_default();
                     *before += 1;
-                    if db.turns_saying(&session.id, &sha256).await? >= *before {
+                    if turns >= *before {
                         continue;
                     }
                 }
@@ -237,6 +252,12 @@ impl Known {
             turn_id,
         })
     }
+}
+
+/// All text of a turn, with nothing between.
+fn said_in(turn: &BuiltTurn) -> String {
+    let blocks: Vec<Block> = turn.blocks.iter().map(|b| b.block.clone()).collect();
+    visible_text(&blocks)
 }
 
 fn turn_origins(turn: &BuiltTurn) -> impl Iterator<Item = String> {

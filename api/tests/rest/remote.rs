@@ -2,6 +2,7 @@
 
 mod access;
 mod any_order;
+mod hostile;
 mod policy;
 mod states;
 

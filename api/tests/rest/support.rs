@@ -9,7 +9,7 @@ use axum::body::Body;
 use bex_api::auth::{Authenticator, ServiceTokens, Verifier};
 use bex_api::exec_client::{ExecFailure, ExecTarget};
 use bex_api::export::Exporter;
-use bex_api::http::{Activity, Api, REPORTS, SandboxCalls, router, serve};
+use bex_api::http::{Activity, Api, Reports, SandboxCalls, router, serve};
 use bex_api::metrics::Metrics;
 use bex_api::notices::Notices;
 use bex_api::profiles::{Deployment, Profiles};
@@ -34,7 +34,6 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use serde_json::{Value, json};
-use tokio::sync::Semaphore;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 pub const VIEWER: &str = "viewer-token";
@@ -203,7 +202,7 @@ impl World {
             builders,
             remote_metrics: Default::default(),
             announcer,
-            reports: Semaphore::new(REPORTS),
+            reports: Reports::default(),
         });
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

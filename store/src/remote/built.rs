@@ -8,7 +8,7 @@ use super::log::signed;
 use super::sessions::RemoteHead;
 use crate::error::StoreError;
 use crate::pool::{Db, Tx};
-use crate::sql::{get, int4, int8, int8s, large, text, texts, times};
+use crate::sql::{get, int4, int8, int8s, text, texts, times};
 use crate::wake::Channel;
 
 /// A turn to write.
@@ -345,25 +345,6 @@ impl Db {
             )
             .await?;
         rows.iter().map(|row| get(row, "origin")).collect()
-    }
-
-    /// How many turns of this session said exactly this.
-    ///
-    /// # Errors
-    /// Store trouble only.
-    pub async fn turns_saying(
-        &self,
-        session: &RemoteSessionId,
-        text_sha256: &str,
-    ) -> Result<u64, StoreError> {
-        let row = self
-            .query_one(
-                "turns_saying",
-                "SELECT count(*) AS turns FROM remote_turns WHERE session_id = $1 AND text_sha256 = $2",
-                &[text(&session.as_str()), text(&text_sha256)],
-            )
-            .await?;
-        large(&row, "turns")
     }
 
     /// Writes what a pass came to, if nobody was first.

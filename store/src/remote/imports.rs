@@ -1,10 +1,13 @@
 //! Programs' own records, handed in: kept as they came, their rows written by the builder.
 
+use std::collections::HashMap;
+
 use bex_proto::RemoteSessionId;
+use tokio_postgres::Row;
 
 use crate::error::StoreError;
 use crate::pool::Db;
-use crate::sql::{get, int8, large, text};
+use crate::sql::{get, int8, large, text, texts};
 
 /// A record to keep.
 #[derive(Debug, Clone)]
@@ -162,28 +165,54 @@ impl Db {
         Ok(placed > 0)
     }
 
-    /// How many user rows below `position` say exactly this.
+    /// How many user rows below `position` say exactly each of these; what none says is absent.
     ///
     /// # Errors
     /// Store trouble only.
     pub async fn user_rows_saying(
         &self,
         session: &RemoteSessionId,
-        content: &str,
+        contents: &[&str],
         below: u64,
-    ) -> Result<u64, StoreError> {
-        let row = self
-            .query_one(
+    ) -> Result<HashMap<String, u64>, StoreError> {
+        let rows = self
+            .query(
                 "user_rows_saying",
-                "SELECT count(*) AS rows FROM messages
-                  WHERE session_id = $1 AND role = 'user' AND content = $2 AND position < $3",
+                "SELECT content AS said, count(*) AS rows FROM messages
+                  WHERE session_id = $1 AND role = 'user' AND content = ANY ($2) AND position < $3 GROUP BY content",
                 &[
                     text(&session.as_str()),
-                    text(&content),
+                    texts(&contents),
                     int8(&super::log::signed(below)),
                 ],
             )
             .await?;
-        large(&row, "rows")
+        counts(&rows)
     }
+
+    /// How many turns of this session said exactly each of these, by their digests; what none said is absent.
+    ///
+    /// # Errors
+    /// Store trouble only.
+    pub async fn turns_saying(
+        &self,
+        session: &RemoteSessionId,
+        text_sha256: &[&str],
+    ) -> Result<HashMap<String, u64>, StoreError> {
+        let rows = self
+            .query(
+                "turns_saying",
+                "SELECT text_sha256 AS said, count(*) AS rows FROM remote_turns
+                  WHERE session_id = $1 AND text_sha256 = ANY ($2) GROUP BY text_sha256",
+                &[text(&session.as_str()), texts(&text_sha256)],
+            )
+            .await?;
+        counts(&rows)
+    }
+}
+
+fn counts(rows: &[Row]) -> Result<HashMap<String, u64>, StoreError> {
+    rows.iter()
+        .map(|row| Ok((get(row, "said")?, large(row, "rows")?)))
+        .collect()
 }

@@ -144,6 +144,24 @@ impl Db {
         rows.iter().map(MessageRow::read).collect()
     }
 
+    /// The position of the last message; `None` where there is none.
+    ///
+    /// # Errors
+    /// Store trouble only.
+    pub async fn newest_message(
+        &self,
+        session: &RemoteSessionId,
+    ) -> Result<Option<u64>, StoreError> {
+        let row = self
+            .query_opt(
+                "newest_message",
+                "SELECT position FROM messages WHERE session_id = $1 ORDER BY position DESC LIMIT 1",
+                &[text(&session.as_str())],
+            )
+            .await?;
+        row.map(|row| large(&row, "position")).transpose()
+    }
+
     /// Turns behind `after`, likewise.
     ///
     /// # Errors

@@ -75,6 +75,7 @@ pub async fn heartbeat(
     payload: Payload,
 ) -> Result<StatusCode, ApiError> {
     let body: Parsed<Heartbeat> = payload.json().await?;
+    api.is_still(&machine).await?;
     let detail = body.value.detail;
     let detail = detail.as_ref().map(|detail| detail.get());
     if let Some(detail) = detail {
@@ -144,10 +145,7 @@ pub async fn commands(
         }
         let _ = timeout(left, notices.heard(Channel::Machine, id.as_str())).await;
         // a machine that was revoked hears so at once
-        let row = api.db.machine(id).await?;
-        if row.is_none_or(|row| row.revoked_at.is_some()) {
-            return Err(Code::Unauthenticated.into());
-        }
+        api.is_still(&machine).await?;
     }
 }
 
@@ -170,6 +168,7 @@ pub async fn answer(
 ) -> Result<StatusCode, ApiError> {
     let id: CommandId = id.parse().map_err(|_| Code::NotFound)?;
     let body: Parsed<CommandResult> = payload.json().await?;
+    api.is_still(&machine).await?;
     let CommandResult { done, detail } = body.value;
     validate::optional("detail", detail.as_deref(), limits::MACHINE_DETAIL_BYTES)?;
     let state = match done {
@@ -208,6 +207,7 @@ pub async fn status(
 ) -> Result<Json<super::sessions::RemoteSessionView>, ApiError> {
     let session = api.session_of_machine(&machine, &id).await?;
     let body: Parsed<RemoteStatus> = payload.json().await?;
+    api.is_still(&machine).await?;
     let RemoteStatus {
         state,
         events,
@@ -281,6 +281,7 @@ pub async fn usage(
 ) -> Result<Json<UsageCounted>, ApiError> {
     let session = api.session_of_machine(&machine, &id).await?;
     let body: Parsed<UsageBody> = payload.json().await?;
+    api.is_still(&machine).await?;
     let report = body.value;
     validate::text("reportId", &report.report_id, limits::WORD_BYTES)?;
     let tokens = [
@@ -318,6 +319,15 @@ pub async fn usage(
 }
 
 impl Api {
+    /// Refuses a machine that was revoked while its request was waited for: its token was looked at before.
+    pub(super) async fn is_still(&self, machine: &Machine) -> Result<(), ApiError> {
+        let row = self.db.machine(&machine.row.id).await?;
+        match row.is_some_and(|row| row.revoked_at.is_none()) {
+            true => Ok(()),
+            false => Err(Code::Unauthenticated.into()),
+        }
+    }
+
     /// A session of this machine; any other is none.
     pub(super) async fn session_of_machine(
         &self,

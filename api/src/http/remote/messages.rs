@@ -13,6 +13,7 @@ use bex_store::sessions::SessionRow;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::value::RawValue;
+use tokio::sync::Semaphore;
 use utoipa::ToSchema;
 
 use crate::auth::Caller;
@@ -22,6 +23,8 @@ use crate::remote::build::{of_parts, told};
 
 /// Parts of one look into a turn.
 const PARTS: u32 = 1000;
+/// Turns whose parts are held at once in one process: a turn may be as long as a transcript.
+static TURNS: Semaphore = Semaphore::const_new(4);
 
 /// One page of messages, oldest first.
 #[derive(Serialize, ToSchema)]
@@ -167,7 +170,9 @@ pub async fn of_remote(
     params.done()?;
     let rows = api.db.messages(&session.id, after, limit).await?;
     let last = rows.last().map(|row| row.position);
-    let more = last.filter(|last| last + 1 < session.head.next_position);
+    // while rows are made again, some stand behind the next one's place
+    let newest = api.db.newest_message(&session.id).await?;
+    let more = last.filter(|last| newest.is_some_and(|newest| newest > *last));
     Ok(Json(MessagePage {
         messages: rows.into_iter().map(MessageView::from).collect(),
         next_after: more,
@@ -260,6 +265,10 @@ impl Api {
             model: None,
             at: row.created_at,
         }];
+        let _place = TURNS
+            .acquire()
+            .await
+            .expect("the semaphore is never closed");
         let mut parts: Vec<String> = Vec::new();
         let mut next = PartId::first_of(row.turn);
         loop {

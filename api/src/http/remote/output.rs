@@ -57,7 +57,10 @@ async fn take(
     session: &RemoteSessionId,
     payload: Payload,
 ) -> Result<OutputAnswer, ApiError> {
-    let _place = api.reports.try_acquire().map_err(|_| backlog())?;
+    let _place = api
+        .reports
+        .begin(&machine.row.workspace)
+        .ok_or_else(backlog)?;
     let body = payload.bytes(limits::REMOTE_BODY).await?;
     let events = events(&body)?;
     let report = RemoteAppend {
@@ -224,8 +227,12 @@ pub async fn import(
     payload: Payload,
 ) -> Result<Json<ImportAnswer>, ApiError> {
     let session = api.session_of_machine(&machine, &id).await?;
-    let _place = api.reports.try_acquire().map_err(|_| backlog())?;
+    let _place = api
+        .reports
+        .begin(&machine.row.workspace)
+        .ok_or_else(backlog)?;
     let body = payload.bytes(limits::REMOTE_BODY).await?;
+    api.is_still(&machine).await?;
     let lines =
         std::str::from_utf8(&body).map_err(|_| ApiError::invalid("the body is not UTF-8"))?;
     let lines = lines.replace('\0', "\u{fffd}");

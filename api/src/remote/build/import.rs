@@ -87,6 +87,8 @@ impl Reader {
         };
         let before = self.heard;
         let at: Option<Timestamp> = text(&object, "timestamp").and_then(|at| at.parse().ok());
+        // the store has no times before its calendar's first
+        let at = at.filter(|at| *at >= Timestamp::UNIX_EPOCH);
         self.heard = at.unwrap_or(before);
         let place = Place {
             index,
