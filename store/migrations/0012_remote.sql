@@ -70,6 +70,8 @@ CREATE TABLE remote_heads (
     high_index    bigint NOT NULL DEFAULT 0,
     -- events below were removed by the retention
     first_index   bigint NOT NULL DEFAULT 0,
+    -- no event that is kept is older; none where there is none
+    first_at      timestamptz,
     bytes         bigint NOT NULL DEFAULT 0,
     byte_limit    bigint NOT NULL,
     -- of them, those that the builder has read, or never will
@@ -99,6 +101,7 @@ CREATE TABLE remote_heads (
 ) WITH (fillfactor = 20, autovacuum_vacuum_scale_factor = 0.02);
 -- seldom true, and never changed by what is reported
 CREATE INDEX remote_heads_again ON remote_heads (session_id) WHERE again;
+CREATE INDEX remote_heads_age ON remote_heads (first_at) WHERE first_at IS NOT NULL;
 
 -- No foreign key, as with transcript_parts: the head stands in for it.
 CREATE TABLE remote_events (
@@ -113,7 +116,6 @@ CREATE TABLE remote_events (
 );
 ALTER TABLE remote_events ALTER COLUMN data SET STORAGE EXTERNAL;
 ALTER TABLE remote_events SET (toast_tuple_target = 8160);
-CREATE INDEX remote_events_age ON remote_events USING brin (created_at);
 
 -- events that were given up: first and last
 CREATE TABLE remote_gaps (
@@ -329,6 +331,7 @@ BEGIN
        SET next_index = bex_remote_append.next_index,
            high_index = GREATEST(h.high_index, v_high + 1),
            bytes = h.bytes + v_bytes,
+           first_at = COALESCE(h.first_at, clock_timestamp()),
            seen_bytes = h.seen_bytes + v_late,
            gap_since = CASE WHEN bex_remote_append.next_index >= GREATEST(h.high_index, v_high + 1) THEN NULL
                             WHEN bex_remote_append.next_index > h.next_index OR h.gap_since IS NULL THEN clock_timestamp()

@@ -95,35 +95,55 @@ impl Db {
         })
     }
 
-    /// Removes log events older than `days` that rows were made from, one bounded batch; returns how many went. Viewers that come later are
-    /// told of the range.
+    /// Removes log events older than `days` that rows were made from: one bounded batch of one session, the one with the oldest; returns how
+    /// many went, 0 where there are no more. Viewers that come later are told of the range.
     ///
     /// # Errors
     /// Store trouble only.
     pub async fn purge_remote_events(&self, days: u32, limit: u32) -> Result<u64, StoreError> {
-        let row = self
-            .query_one(
-                "purge_remote_events",
-                "WITH old AS (
-                     SELECT e.session_id, e.event_index FROM remote_events e
-                       JOIN remote_heads h ON h.session_id = e.session_id
-                       JOIN remote_sessions s ON s.id = e.session_id
-                      WHERE e.created_at < now() - $1 * interval '1 day' AND e.event_index < h.cursor_index
-                        AND NOT s.legal_hold
-                      ORDER BY e.session_id, e.event_index LIMIT $2),
-                 -- their heads first, as everybody else does
-                 locked AS (SELECT h.session_id FROM remote_heads h WHERE h.session_id IN (SELECT o.session_id FROM old o)
-                             ORDER BY h.session_id FOR UPDATE),
-                 ends AS (SELECT o.session_id, max(o.event_index) AS last FROM old o JOIN locked l ON l.session_id = o.session_id
-                           GROUP BY o.session_id),
-                 heads AS (UPDATE remote_heads h SET first_index = GREATEST(h.first_index, ends.last + 1)
-                             FROM ends WHERE h.session_id = ends.session_id),
-                 gone AS (DELETE FROM remote_events e USING ends
-                           WHERE e.session_id = ends.session_id AND e.event_index <= ends.last RETURNING 1)
-                 SELECT count(*) AS gone FROM gone",
-                &[float8(&f64::from(days)), int8(&i64::from(limit))],
-            )
-            .await?;
-        large(&row, "gone")
+        loop {
+            let row = self
+                .query_opt(
+                    "purge_remote_events",
+                    PURGE,
+                    &[float8(&f64::from(days)), int8(&i64::from(limit))],
+                )
+                .await?;
+            let Some(row) = row else {
+                return Ok(0);
+            };
+            let gone = large(&row, "gone")?;
+            // else its age is known better now, and another is the oldest
+            if gone > 0 {
+                return Ok(gone);
+            }
+        }
     }
 }
+
+/// The session whose events are the oldest, as far as heads know, has the first of them removed, or its head learns how old they are. The head
+/// is locked before its events, as everybody else does. An event that came late is younger than those behind it, and goes with them.
+const PURGE: &str = "
+    WITH one AS (
+        SELECT h.session_id, h.first_index, h.cursor_index FROM remote_heads h JOIN remote_sessions s ON s.id = h.session_id
+         WHERE h.first_at < now() - $1 * interval '1 day' AND h.first_index < h.cursor_index AND NOT s.legal_hold
+         ORDER BY h.first_at LIMIT 1 FOR UPDATE OF h),
+    batch AS (
+        SELECT e.event_index, e.created_at FROM remote_events e
+         WHERE e.session_id = (SELECT session_id FROM one) AND e.event_index >= (SELECT first_index FROM one)
+           AND e.event_index < (SELECT cursor_index FROM one) ORDER BY e.event_index LIMIT $2),
+    ends AS (
+        SELECT one.session_id, one.first_index AS low, COALESCE((SELECT max(b.event_index) + 1 FROM batch b WHERE b.created_at < now() - $1 * interval '1 day'),
+                                        CASE WHEN EXISTS (SELECT 1 FROM batch) THEN one.first_index ELSE one.cursor_index END) AS first
+          FROM one),
+    gone AS (
+        DELETE FROM remote_events e
+         WHERE e.session_id = (SELECT session_id FROM ends) AND e.event_index >= (SELECT low FROM ends)
+           AND e.event_index < (SELECT first FROM ends) RETURNING 1),
+    known AS (
+        UPDATE remote_heads h
+           SET first_index = ends.first,
+               first_at = (SELECT e.created_at FROM remote_events e
+                            WHERE e.session_id = ends.session_id AND e.event_index >= ends.first ORDER BY e.event_index LIMIT 1)
+          FROM ends WHERE h.session_id = ends.session_id)
+    SELECT (SELECT count(*) FROM gone) AS gone FROM one";

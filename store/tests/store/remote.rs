@@ -612,7 +612,10 @@ async fn the_retention_removes_what_rows_were_made_from() {
     let remote = Remote::new().await;
     remote.append(&events(0..6)).await;
     remote
-        .change("UPDATE remote_events SET created_at = created_at - interval '40 days'")
+        .change(
+            "UPDATE remote_events SET created_at = created_at - interval '40 days';
+             UPDATE remote_heads SET first_at = first_at - interval '40 days'",
+        )
         .await;
     assert_eq!(remote.db().purge_remote_events(30, 100).await.unwrap(), 0);
     let first = write(&remote.session, 0, &[], 0);

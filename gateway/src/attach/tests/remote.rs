@@ -204,7 +204,8 @@ async fn what_was_purged_and_a_long_gap_are_one_gap_each_and_a_cursor_beyond_the
     rig.give_up(&remote).await;
     rig.build(&remote, &[("trn-a", 5)]).await;
     rig.sql(
-        "UPDATE remote_events SET created_at = now() - interval '9 days' WHERE event_index < 4",
+        "UPDATE remote_events SET created_at = now() - interval '9 days' WHERE event_index < 4;
+         UPDATE remote_heads SET first_at = now() - interval '9 days'",
     );
     assert_eq!(rig.db.purge_remote_events(8, 100).await.expect("purged"), 4);
     let mut beyond = remote_ticket(&remote.session).after(far + 1).request();

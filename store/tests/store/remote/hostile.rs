@@ -183,3 +183,32 @@ async fn a_chat_during_a_rebuild_stands_behind_what_was_said_before() {
     let head = remote.head().await;
     assert_eq!((head.message_count, head.next_position), (4, 4));
 }
+
+#[tokio::test]
+async fn the_retention_looks_at_nothing_but_what_is_old() {
+    let remote = Remote::new().await;
+    remote.append(&events(0..6)).await;
+    let built = write(&remote.session, 0, &[], 0);
+    remote.db().write_built(&built).await.unwrap();
+    let first = async || {
+        let sql = "SELECT first_index || ' ' || (first_at < now() - interval '30 days') FROM remote_heads";
+        remote.store.sql(sql)
+    };
+    let purge = async || remote.db().purge_remote_events(30, 100).await.unwrap();
+    assert_eq!((purge().await, first().await), (0, "0 false".to_owned()));
+    // a head that thinks its log older than it is learns better
+    remote
+        .change("UPDATE remote_heads SET first_at = first_at - interval '40 days'")
+        .await;
+    assert_eq!((purge().await, first().await), (0, "0 false".to_owned()));
+    // what no row was made from stays, however old it is
+    remote
+        .change(
+            "UPDATE remote_events SET created_at = created_at - interval '40 days';
+             UPDATE remote_heads SET first_at = first_at - interval '40 days'",
+        )
+        .await;
+    assert_eq!((purge().await, first().await), (3, "3 true".to_owned()));
+    assert_eq!((purge().await, first().await), (0, "3 true".to_owned()));
+    assert_eq!(remote.append(&events(6..8)).await, stored(2, 0, 8));
+}

@@ -39,7 +39,8 @@ async fn what_was_purged_is_one_gap_for_those_who_come_from_before_it() {
     let before = rows(&stack, &session).await;
 
     let old = format!(
-        "UPDATE remote_events SET created_at = now() - interval '31 days' WHERE session_id = '{session}' AND event_index < {OLD}"
+        "UPDATE remote_events SET created_at = now() - interval '31 days' WHERE session_id = '{session}' AND event_index < {OLD};
+         UPDATE remote_heads SET first_at = now() - interval '31 days' WHERE session_id = '{session}'"
     );
     stack.sql(&old).unwrap();
     eventually("old events are removed", STEP, async || {
