@@ -6,10 +6,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::Context;
-use bex_proto::SessionId;
 use bex_proto::driver::DriverKey;
 use bex_proto::launch::{LocalSandbox, SANDBOX_FILE, WORK_DIR, namespace_of, pod_of};
-use bex_proto::ticket::{ATTACH_HEADER, AttachClaims, KeyRing};
+use bex_proto::ticket::{ATTACH_HEADER, AttachClaims, KeyRing, RemoteClaims};
+use bex_proto::{RemoteSessionId, SessionId};
 use tempfile::TempDir;
 
 use super::database::{Database, GENERATION, WORKSPACE};
@@ -17,10 +17,12 @@ use super::sink;
 use crate::eventually;
 use crate::stack::bin_dir;
 
-const ATTACH_KEYS: &str = "k:5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a";
+pub(super) const ATTACH_KEYS: &str =
+    "k:5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a";
 /// The api's ring.
 pub const EXEC_KEYS: &str = "k:5b5b5b5b5b5b5b5b5b5b5b5b5b5b5b5b5b5b5b5b5b5b5b5b5b5b5b5b5b5b5b5b";
-const DRIVER_KEYS: &str = "k:5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c";
+pub(super) const DRIVER_KEYS: &str =
+    "k:5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c";
 
 /// Whether what passes is stored.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -50,7 +52,8 @@ impl Drop for Gateway {
     }
 }
 
-fn free_port() -> anyhow::Result<SocketAddr> {
+/// A port of this machine that nobody listens on.
+pub(super) fn free_port() -> anyhow::Result<SocketAddr> {
     Ok(std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }
 
@@ -182,6 +185,16 @@ impl Gateway {
         Ok(claims.sign(&KeyRing::parse(ATTACH_KEYS)?))
     }
 
+    /// A fresh ticket to watch a remote session.
+    ///
+    /// # Errors
+    /// As [`Gateway::ticket`].
+    pub fn remote_ticket(session: &RemoteSessionId) -> anyhow::Result<String> {
+        let now = jiff::Timestamp::now().as_second();
+        let claims = RemoteClaims::to_read(session, WORKSPACE.parse()?, "bench", now);
+        Ok(claims.sign(&KeyRing::parse(ATTACH_KEYS)?))
+    }
+
     /// Reads a session's stream until `enough` bytes came.
     ///
     /// # Errors
@@ -236,5 +249,10 @@ impl Gateway {
 
 /// A session's stream.
 pub fn stream_path(session: &SessionId) -> String {
+    format!("/v1/agent-sessions/{session}/stream")
+}
+
+/// A remote session's stream.
+pub fn remote_stream_path(session: &RemoteSessionId) -> String {
     format!("/v1/agent-sessions/{session}/stream")
 }

@@ -92,13 +92,36 @@ pub async fn arrivals(
     headers: &[(&str, &str)],
     count: usize,
 ) -> anyhow::Result<Vec<Instant>> {
+    numbered(to, path, headers, count, "id: 1.").await
+}
+
+/// The same with `id: <index>` lines, of a remote session's events.
+///
+/// # Errors
+/// As [`arrivals`].
+pub async fn event_arrivals(
+    to: SocketAddr,
+    path: &str,
+    headers: &[(&str, &str)],
+    count: usize,
+) -> anyhow::Result<Vec<Instant>> {
+    numbered(to, path, headers, count, "id: ").await
+}
+
+async fn numbered(
+    to: SocketAddr,
+    path: &str,
+    headers: &[(&str, &str)],
+    count: usize,
+    before: &str,
+) -> anyhow::Result<Vec<Instant>> {
     let (mut stream, mut held) = open(to, path, headers).await?;
     let mut seen = Vec::with_capacity(count);
     loop {
         let now = Instant::now();
         let mut used = 0;
-        while let Some(at) = memchr::memmem::find(&held[used..], b"id: 1.") {
-            let start = used + at + 6;
+        while let Some(at) = memchr::memmem::find(&held[used..], before.as_bytes()) {
+            let start = used + at + before.len();
             let Some(end) = memchr::memchr(b'\n', &held[start..]) else {
                 break;
             };

@@ -7,6 +7,7 @@ mod harvest;
 mod idle;
 mod live;
 mod parse;
+mod remote;
 mod replay;
 mod splice;
 
@@ -28,6 +29,7 @@ enum Section {
     Replay,
     Live,
     Splice,
+    Remote,
 }
 
 #[derive(Debug, Parser)]
@@ -52,6 +54,7 @@ async fn main() -> anyhow::Result<ExitCode> {
             Section::Replay => replay::run(&database).await?,
             Section::Live => live::run(&database).await?,
             Section::Splice => splice::run(&database).await?,
+            Section::Remote => remote::run(&database).await?,
         });
     }
     Ok(
