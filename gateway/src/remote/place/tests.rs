@@ -232,6 +232,10 @@ impl Viewer {
                     last: turn.last,
                 }),
             });
+            if matches!(step, Step::State(_)) {
+                // the tail's to tell
+                return;
+            }
             self.place.take(step);
             match step {
                 Step::Event(index) => {
@@ -241,13 +245,7 @@ impl Viewer {
                 Step::Gap(from, to, why) => self.sent(Sent::Gap(from, to, why.as_str().into())),
                 Step::Turn(number) => self.sent(Sent::Turn(number)),
                 Step::Import(_) => {}
-                Step::Read | Step::State(_) | Step::Wait | Step::Done => {
-                    if let Step::State(_) = step {
-                        // the tail's to tell
-                        self.place.state = None;
-                    }
-                    return;
-                }
+                Step::Read | Step::State(_) | Step::Wait | Step::Done => return,
             }
         }
     }

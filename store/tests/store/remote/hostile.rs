@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::*;
+use crate::support::{eventually, tokio_postgres_client};
 
 #[tokio::test]
 async fn a_report_of_nothing_but_doubles_is_answered_soon() {
@@ -77,35 +78,52 @@ async fn end(remote: &Remote) {
     remote.change(ended).await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_who_writes_and_deletes_waits_for_the_other_in_a_ring() {
-    for round in 0..12 {
-        let remote = Remote::new().await;
-        remote.append(&events(0..3)).await;
-        end(&remote).await;
-        let db = remote.db();
-        let sha256 = format!("s{round}");
-        let import = Import {
-            session: &remote.session,
-            sha256: &sha256,
-            lines: "{}",
-            subject: "machine:m",
+    let remote = Remote::new().await;
+    remote.append(&events(0..3)).await;
+    end(&remote).await;
+    let rows = [turn("trn-a", "o1")];
+    let mut write = write(&remote.session, 0, &rows, 1);
+    write.cli_session = None;
+    let import = Import {
+        session: &remote.session,
+        sha256: "s",
+        lines: "{}",
+        subject: "machine:m",
+    };
+    // as whoever deletes does: the session, and while another waits, its head
+    let mut client = tokio_postgres_client(&remote.store).await;
+    let mut deletes = async || {
+        let tx = client.transaction().await.unwrap();
+        let lock = async |sql: &str| drop(tx.query(sql, &[]).await.expect("no ring"));
+        lock("SELECT 1 FROM remote_sessions FOR UPDATE").await;
+        let database = &remote.store.database;
+        let waiting = "SELECT count(*) FROM pg_stat_activity
+                        WHERE wait_event_type = 'Lock' AND datname = current_database()";
+        let begun = async {
+            eventually(|| database.sql(waiting).unwrap().trim() == "1").await;
+            lock("SELECT 1 FROM remote_heads FOR UPDATE").await;
         };
-        let rows: Vec<BuiltRow> = (0..20)
-            .map(|n| turn(&format!("trn-{n}"), &format!("o{n}")))
-            .collect();
-        let mut write = write(&remote.session, 0, &rows, 20);
-        write.cli_session = None;
-        let (deleted, kept, written) = tokio::join!(
-            db.delete_remote_session(&remote.session),
-            db.keep_import(&import),
-            db.write_built(&write),
-        );
-        let deleted = deleted.expect("deleted");
-        assert_eq!(deleted, Moved::Done(Answer::Does));
-        kept.expect("kept, or not found");
-        written.expect("written, or stale");
-    }
+        (begun.await, tx.commit().await.unwrap())
+    };
+    let db = remote.db();
+    let locked = async || {
+        let held = "SELECT count(*) > 0 FROM pg_locks WHERE relation = 'remote_sessions'::regclass AND mode = 'RowShareLock'";
+        eventually(|| remote.store.sql(held) == "t").await;
+    };
+    let writes = async {
+        locked().await;
+        db.write_built(&write).await.expect("written")
+    };
+    let (_, written) = tokio::join!(deletes(), writes);
+    assert_eq!(written, Written::Done);
+    let keeps = async {
+        locked().await;
+        db.keep_import(&import).await.expect("kept")
+    };
+    let (_, kept) = tokio::join!(deletes(), keeps);
+    assert_eq!(kept, Imported::Kept);
 }
 
 #[tokio::test]
