@@ -10,7 +10,7 @@ use bex_proto::{Chain, RemoteSessionId};
 use bex_store::remote::{Decided, Ending};
 use bex_store::{Db, StoreError};
 use tokio::sync::Semaphore;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{MissedTickBehavior, interval, sleep};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -24,6 +24,8 @@ const PARALLEL: usize = 4;
 const HELD_BYTES: usize = 64 * 1024 * 1024;
 /// Builders that are kept between looks.
 const HELD: usize = 1000;
+/// Between two looks at a session whose reports do not stop: each look writes the row that every report needs.
+const LOOK_PAUSE: Duration = Duration::from_millis(25);
 /// How often sessions with a gap or an end to come are looked for.
 const SWEEP: Duration = Duration::from_secs(1);
 /// Events that nobody has read for this long belong to a process that died.
@@ -170,7 +172,11 @@ impl Shared {
             match looked {
                 Some(Ok(Looked::Again(at))) => standing = at,
                 Some(Ok(Looked::Done(at))) => match self.rest(&session, Some(at)) {
-                    Some(at) => standing = at,
+                    Some(at) => {
+                        standing = at;
+                        let pause = sleep(LOOK_PAUSE);
+                        let _ = self.cancel.run_until_cancelled(pause).await;
+                    }
                     None => return,
                 },
                 Some(Err(error)) if failures < FAILURES => {

@@ -127,6 +127,8 @@ pub async fn commands(
     // before the first look, so that nothing falls between look and wait
     let mut notices = api.notices.subscribe();
     loop {
+        // a machine that was revoked hears so at once, even if that was between its token's check and our listening
+        api.is_still(&machine).await?;
         let taken = api.db.take_commands(id, session.as_ref(), COMMANDS).await?;
         let left = deadline.saturating_duration_since(Instant::now());
         if !taken.is_empty() || left.is_zero() {
@@ -144,8 +146,6 @@ pub async fn commands(
             return Ok(([(header::CACHE_CONTROL, "no-store")], Json(page)).into_response());
         }
         let _ = timeout(left, notices.heard(Channel::Machine, id.as_str())).await;
-        // a machine that was revoked hears so at once
-        api.is_still(&machine).await?;
     }
 }
 
