@@ -9,7 +9,7 @@ def call(args, verb, body):
     """Asks until there is an answer; what does not become better ends the script."""
     for attempt in itertools.count():
         url, pause = f"{args.url.rstrip('/')}/v1/remote-sessions/{args.session}/{verb}", min(30, 0.2 * 2 ** min(attempt, 8))
-        headers = {"Authorization": "Bearer " + os.environ["BEX_MACHINE_TOKEN"], "Content-Type": "application/x-ndjson"}
+        headers = {"Content-Type": "application/x-ndjson", "Authorization": " ".join(("Bearer", os.environ["BEX_MACHINE_TOKEN"]))}
         try:
             with urllib.request.urlopen(urllib.request.Request(url, body.encode(), headers), timeout=60) as answer:
                 return json.load(answer)

@@ -478,12 +478,12 @@ impl Lifecycle for World {
     }
 }
 
-/// Waits for a level, 20 s at most.
+/// Waits for a level, a minute at most: a machine may have other work.
 pub async fn eventually<F>(what: &str, mut reached: impl FnMut() -> F)
 where
     F: Future<Output = bool>,
 {
-    let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
     while !reached().await {
         assert!(
             tokio::time::Instant::now() < deadline,

@@ -62,16 +62,16 @@ async fn a_held_command_prints_nothing_until_it_is_resumed_and_a_stop_reaches_it
     })
     .await;
     done(&double, &double.tell("pause", &json!({"reason": null}))).await;
-    eventually("it is held", || reporter.command_state() == Some('T')).await;
+    eventually("it is held", || reporter.is_held()).await;
     done(&double, &double.tell("resume", &json!({"reason": null}))).await;
-    eventually("it goes on", || reporter.command_state() != Some('T')).await;
+    eventually("it goes on", || !reporter.is_held()).await;
     let length = double.said("stdout").len();
     eventually("it ticks again", || {
         double.said("stdout").len() > length + 20
     })
     .await;
     done(&double, &double.tell("pause", &json!({"reason": null}))).await;
-    eventually("it is held", || reporter.command_state() == Some('T')).await;
+    eventually("it is held", || reporter.is_held()).await;
     let stop = double.tell("stop", &json!({"reason": "enough"}));
     assert_eq!(reporter.code().await, 0, "{}", reporter.log());
     assert_eq!(answers(&double, &stop), [json!({"done": true})]);

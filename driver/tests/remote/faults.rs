@@ -54,7 +54,7 @@ async fn a_refused_token_ends_the_reporter_and_not_the_command() {
     let mut reporter = Reporter::shell(&double, "echo begun; read line; echo $line");
     reporter.start();
     eventually("it has begun", || double.said("stdout") == "begun\n").await;
-    double.lock().token = "bexm_anotherOne".to_owned();
+    double.lock().token.push_str("-rotated");
     // the next call: the poll that waits, or a heartbeat
     assert_eq!(reporter.code().await, 77, "{}", reporter.log());
     assert!(
@@ -63,7 +63,7 @@ async fn a_refused_token_ends_the_reporter_and_not_the_command() {
         reporter.log()
     );
     assert!(reporter.command_state().is_some(), "the command goes on");
-    std::fs::write(reporter.root.path().join("token"), "bexm_anotherOne").expect("a file");
+    std::fs::write(reporter.root.path().join("token"), &double.lock().token).expect("a file");
     reporter.start();
     eventually("it goes on", || {
         reporter.log().matches("session is reported").count() == 2
@@ -81,8 +81,10 @@ async fn a_rotated_token_is_read_again() {
     let mut reporter = Reporter::shell(&double, "echo begun; read line; echo $line");
     reporter.start();
     eventually("it has begun", || double.said("stdout") == "begun\n").await;
-    std::fs::write(reporter.root.path().join("token"), "bexm_anotherOne\n").expect("a file");
-    double.lock().token = "bexm_anotherOne".to_owned();
+    let rotated = format!("{}-rotated", double.lock().token);
+    let file = reporter.root.path().join("token");
+    std::fs::write(file, format!("{rotated}\n")).expect("a file");
+    double.lock().token = rotated;
     std::fs::write(reporter.state().join("stdin"), "on\n").expect("a pipe");
     assert_eq!(reporter.code().await, 0, "{}", reporter.log());
     assert_eq!(double.said("stdout"), "begun\non\n");

@@ -33,6 +33,11 @@ pub async fn eventually(what: &str, mut seen: impl FnMut() -> bool) {
 }
 
 impl Reporter {
+    /// Whether the command is stopped, or waits for a child that was stopped before it became a program of its own.
+    pub fn is_held(&self) -> bool {
+        matches!(self.command_state(), Some('T' | 'D'))
+    }
+
     /// One that runs a shell script, not started yet.
     pub fn shell(double: &Double, script: &str) -> Self {
         Self::command(double, &["/bin/sh", "-c", script])

@@ -78,7 +78,7 @@ async fn the_script_is_killed_and_goes_on_while_the_service_fails() {
 #[tokio::test]
 async fn the_script_ends_when_it_is_refused() {
     let double = Double::start().await;
-    double.lock().token = "bexm_anotherOne".to_owned();
+    double.lock().token.push_str("-rotated");
     let dir = tempfile::tempdir().expect("a directory");
     let (child, log) = speaker(dir.path(), "read line");
     let out = report(&double, child.id().expect("it runs"), &log)

@@ -105,7 +105,7 @@ impl Api {
         tokio::spawn(connection);
         Ok(Caller {
             sender,
-            authorization: format!("Bearer {token}"),
+            bearer: format!("Bearer {token}"),
             host: self.address.to_string(),
         })
     }
@@ -114,7 +114,7 @@ impl Api {
 /// See [`Api::connect`].
 pub struct Caller {
     sender: SendRequest<Full<Bytes>>,
-    authorization: String,
+    bearer: String,
     host: String,
 }
 
@@ -128,7 +128,7 @@ impl Caller {
             .method(method)
             .uri(path)
             .header("host", &self.host)
-            .header("authorization", &self.authorization)
+            .header("authorization", &self.bearer)
             .body(Full::new(body))?;
         self.sender.ready().await?;
         let answer = self.sender.send_request(request).await?;
