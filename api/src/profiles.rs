@@ -250,7 +250,7 @@ mod tests {
                 "line 1, column",
             ),
             (
-                r#"{"agent":{"kind":"acp","argv":["/a"],"credentialFiles":["/root/.netrc"]}}"#,
+                r#"{"agent":{"kind":"acp","argv":["/a"],"credentialFiles":["/etc/netrc"]}}"#,
                 "credentialFiles",
             ),
             (
