@@ -29,4 +29,11 @@ mod tests {
         let delays = [0, 1, 2, 3, u32::MAX].map(|failures| backoff(bounds, failures).as_secs());
         assert_eq!(delays, [1, 2, 4, 6, 6]);
     }
+
+    #[test]
+    fn a_teardown_that_fails_is_tried_at_least_once_an_hour() {
+        let bounds = bex_proto::limits::TEARDOWN_BACKOFF;
+        let delays = [0, 1, 5, 6, u32::MAX].map(|failures| backoff(bounds, failures).as_secs());
+        assert_eq!(delays, [60, 120, 1920, 3600, 3600]);
+    }
 }
