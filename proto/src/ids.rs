@@ -112,6 +112,16 @@ text_id! {
     CommandId, "command id", |text| has_shape(text, "cmd")
 }
 
+text_id! {
+    /// An execution of a workflow, `exe-…`. Whoever records it chooses it; it is one workspace's.
+    ExecutionId, "execution id", |text| has_shape(text, "exe")
+}
+
+text_id! {
+    /// A run, `run-…`: one turn of a session, as findings and usage name it. Only the server gives it.
+    RunId, "run id", |text| has_shape(text, "run")
+}
+
 macro_rules! random {
     ($($name:ident $prefix:literal),+) => {
         $(impl $name {
@@ -122,7 +132,7 @@ macro_rules! random {
         })+
     };
 }
-random!(SessionId "ags", RemoteSessionId "rms", MachineId "mac", CommandId "cmd");
+random!(SessionId "ags", RemoteSessionId "rms", MachineId "mac", CommandId "cmd", ExecutionId "exe", RunId "run");
 
 /// An id that is the same wherever it is made again: `<prefix>-` and 20 base32 characters of the SHA-256 of `of`.
 pub fn derived_id(prefix: &str, of: &str) -> String {
@@ -132,6 +142,13 @@ pub fn derived_id(prefix: &str, of: &str) -> String {
         .map(|b| char::from(BASE32[usize::from(b & 31)]))
         .collect();
     format!("{prefix}-{random}")
+}
+
+impl RunId {
+    /// The run of a remote session's turn. Rows of turns may be made again from the log, and have the same runs then.
+    pub fn of_remote(session: &RemoteSessionId, turn_id: &str) -> Self {
+        Self(derived_id("run", &format!("{session}/{turn_id}")))
+    }
 }
 
 macro_rules! number_id {

@@ -7,6 +7,7 @@
 pub mod chain;
 pub mod driver;
 pub mod exec;
+pub mod execution;
 pub mod ids;
 pub mod launch;
 pub mod limits;
@@ -24,6 +25,6 @@ pub mod ui_stream;
 
 pub use chain::Chain;
 pub use ids::{
-    CommandId, Generation, MachineId, PartId, PartIndex, RemoteSessionId, Seq, SessionId, TurnNo,
-    WorkspaceId,
+    CommandId, ExecutionId, Generation, MachineId, PartId, PartIndex, RemoteSessionId, RunId, Seq,
+    SessionId, TurnNo, WorkspaceId,
 };

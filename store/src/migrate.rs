@@ -45,6 +45,11 @@ const MIGRATIONS: &[(i32, &str, &str)] = &[
     ),
     (12, "remote", include_str!("../migrations/0012_remote.sql")),
     (13, "unseen", include_str!("../migrations/0013_unseen.sql")),
+    (
+        14,
+        "executions",
+        include_str!("../migrations/0014_executions.sql"),
+    ),
 ];
 
 /// Key of the session lock ("bexmigr" in ASCII): one migrator at a time per database.

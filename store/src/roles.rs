@@ -67,6 +67,12 @@ const API: &[(&str, &[&str])] = &[
     ("remote_imports", ALL),
     ("remote_commands", ALL),
     ("usage_reports", ALL),
+    ("config_versions", ALL),
+    ("executions", ALL),
+    ("execution_nodes", ALL),
+    ("execution_sessions", ALL),
+    ("findings", ALL),
+    ("usage_ledger", ALL),
     ("schema_migrations", &["SELECT"]),
 ];
 
