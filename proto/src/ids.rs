@@ -118,6 +118,11 @@ text_id! {
 }
 
 text_id! {
+    /// A replay package, `pkg-…`: named by its content.
+    PackageId, "package id", |text| has_shape(text, "pkg")
+}
+
+text_id! {
     /// A run, `run-…`: one turn of a session, as findings and usage name it. Only the server gives it.
     RunId, "run id", |text| has_shape(text, "run")
 }
@@ -136,12 +141,22 @@ random!(SessionId "ags", RemoteSessionId "rms", MachineId "mac", CommandId "cmd"
 
 /// An id that is the same wherever it is made again: `<prefix>-` and 20 base32 characters of the SHA-256 of `of`.
 pub fn derived_id(prefix: &str, of: &str) -> String {
-    let digest = Sha256::digest(of.as_bytes());
+    encoded(prefix, &Sha256::digest(of.as_bytes()).into())
+}
+
+fn encoded(prefix: &str, digest: &[u8; 32]) -> String {
     let random: String = digest[..RANDOM_CHARS]
         .iter()
         .map(|b| char::from(BASE32[usize::from(b & 31)]))
         .collect();
     format!("{prefix}-{random}")
+}
+
+impl PackageId {
+    /// The name of content with this SHA-256.
+    pub fn of(digest: &[u8; 32]) -> Self {
+        Self(encoded("pkg", digest))
+    }
 }
 
 impl RunId {

@@ -12,6 +12,7 @@ pub mod ids;
 pub mod launch;
 pub mod limits;
 pub mod message;
+pub mod package;
 pub mod priming;
 pub mod problem;
 pub mod remote;
