@@ -1,5 +1,5 @@
-//! The retention sweep: sessions that have been quiet for longer than their workspace keeps them, audit rows as old, and whatever a
-//! workspace has that is being deleted.
+//! The retention sweep: sessions and executions that have been quiet for longer than their workspace keeps them, audit rows as old, and
+//! whatever a workspace has that is being deleted.
 //!
 //! Every replica may sweep: each deletion looks again under its session's lock, and a session that is live, held, or was touched
 //! since is left alone. Work is done in small transactions; a crash between two leaves a state from which any replica goes on.
@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bex_proto::remote::Answer;
 use bex_proto::{Chain, WorkspaceId};
+use bex_store::executions::Removed;
 use bex_store::remote::Moved;
 use bex_store::retention::{KeptWorkspace, Purged, Removal};
 use bex_store::sessions::{Cancel, Delete};
@@ -23,6 +24,12 @@ pub const TICK: Duration = Duration::from_secs(60);
 const SOON: Duration = Duration::from_secs(2);
 /// Sessions of one workspace deleted in one round, so that no workspace waits for another.
 const SESSIONS: u32 = 100;
+/// Executions of one workspace deleted in one round.
+const EXECUTIONS: u32 = 100;
+/// Records that are of no execution, of one batch.
+const RECORDS: u32 = 1000;
+/// Batches of them of one workspace in one round.
+const RECORD_BATCHES: u32 = 10;
 /// Log events of one batch.
 const EVENTS: u32 = 5000;
 /// Batches of parts, and of log events, removed in one round.
@@ -40,6 +47,10 @@ pub struct Swept {
     pub sessions: u64,
     /// Parts of deleted sessions removed.
     pub parts: u64,
+    /// Executions deleted.
+    pub executions: u64,
+    /// Findings, usage entries and versions removed that were of no execution.
+    pub records: u64,
     /// Events of remote sessions' logs removed.
     pub events: u64,
     /// Audit rows forgotten.
@@ -103,6 +114,8 @@ pub async fn run(
                 tracing::info!(
                     sessions = swept.sessions,
                     parts = swept.parts,
+                    executions = swept.executions,
+                    records = swept.records,
                     events = swept.events,
                     audit_rows = swept.audit_rows,
                     lost_streams = swept.lost_streams,
@@ -167,6 +180,7 @@ async fn sweep_one(
         delete_all(db, &kept.workspace, swept).await?;
     } else if days > 0 {
         delete_quiet(db, &kept.workspace, days, "session.expire", swept).await?;
+        forget_executions(db, &kept.workspace, days, "execution.expire", swept).await?;
     }
     if days > 0 {
         swept.audit_rows += forget_audit(db, &kept.workspace, days).await?;
@@ -185,6 +199,7 @@ async fn delete_all(db: &Db, workspace: &WorkspaceId, swept: &mut Swept) -> Resu
     }
     db.wind_down_remote(workspace).await?;
     delete_quiet(db, workspace, 0, "session.delete", swept).await?;
+    forget_executions(db, workspace, 0, "execution.delete", swept).await?;
     db.end_workspace_deletion(workspace).await
 }
 
@@ -216,6 +231,36 @@ async fn delete_quiet(
             Ok(Moved::Done(Answer::Does)) => swept.sessions += 1,
             Ok(Moved::Done(_) | Moved::NotFound) => {}
             Err(error) => swept.failed(workspace, error)?,
+        }
+    }
+    Ok(())
+}
+
+async fn forget_executions(
+    db: &Db,
+    workspace: &WorkspaceId,
+    days: u32,
+    action: &str,
+    swept: &mut Swept,
+) -> Result<(), StoreError> {
+    let removal = Removal {
+        subject: SUBJECT,
+        action,
+        quiet_days: Some(days),
+    };
+    for execution in db.expired_executions(workspace, days, EXECUTIONS).await? {
+        match db.remove_execution(workspace, &execution, removal).await {
+            Ok(Removed::Removed) => swept.executions += 1,
+            // it moved since it was found
+            Ok(Removed::LegalHold | Removed::Young | Removed::NotFound) => {}
+            Err(error) => swept.failed(workspace, error)?,
+        }
+    }
+    for _ in 0..RECORD_BATCHES {
+        let rows = db.forget_records(workspace, days, RECORDS).await?.rows();
+        swept.records += rows;
+        if rows == 0 {
+            break;
         }
     }
     Ok(())

@@ -202,6 +202,25 @@ pub const API_HEADER_TIMEOUT: Duration = Duration::from_secs(15);
 /// Open requests of a process that shuts down; below the 25 s in which it must be gone.
 pub const API_DRAIN: Duration = Duration::from_secs(15);
 
+// --- executions
+
+/// Findings or usage entries of one POST: a batch is one transaction of a second at most.
+pub const RECORD_BATCH: usize = 1000;
+/// Nodes of one execution: what a person can still look through, and a package can hold.
+pub const EXECUTION_NODES: u32 = 10_000;
+/// Sessions of one execution.
+pub const EXECUTION_SESSIONS: u32 = 1000;
+/// How deep recorded JSON may be nested: parsers stop at 128, and a package nests it further.
+pub const RECORD_DEPTH: usize = 64;
+/// Why an execution or a node failed, in its engine's words.
+pub const RECORD_ERROR_BYTES: usize = 64 * KIB;
+/// Usage of an execution or a node, as JSON.
+pub const RECORD_USAGE_BYTES: usize = 16 * KIB;
+/// The largest count that JSON numbers hold exactly.
+pub const RECORD_COUNT: u64 = (1 << 53) - 1;
+/// Bodies of one page of nodes or findings; one row at least.
+pub const RECORD_PAGE_BYTES: usize = 4 * MIB;
+
 // --- notices
 
 /// How often a LISTEN connection proves itself by a notification to itself.

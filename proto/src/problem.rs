@@ -70,6 +70,9 @@ codes! {
     EventTooFar = "event_too_far", 409, Safe, "Events before this one are missing; report them first.";
     LogFull = "log_full", 409, Useless, "The session's log is full.";
     ReportConflict = "report_conflict", 409, Useless, "The report id was used for another report.";
+    VersionConflict = "version_conflict", 409, Useless, "This version was recorded with another content.";
+    RecordConflict = "record_conflict", 409, Useless, "Something else was recorded under this id.";
+    ExecutionFull = "execution_full", 409, Useless, "The execution has as many nodes or sessions as it may have.";
     MachineRevoked = "machine_revoked", 409, Useless, "The machine was revoked.";
     BodyTooLarge = "body_too_large", 413, Useless, "The body is too large.";
     TooManyStreams = "too_many_streams", 429, Safe, "Too many open streams.";

@@ -12,9 +12,12 @@ CREATE TABLE config_versions (
     sha256       text NOT NULL,
     recorded_at  timestamptz NOT NULL DEFAULT now(),
     recorded_by  text NOT NULL,
+    -- when it was recorded last: whoever is about to name it does so again
+    seen_at      timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (workspace_id, kind, id, version)
 );
-CREATE INDEX config_versions_by_age ON config_versions (workspace_id, recorded_at);
+CREATE INDEX config_versions_in_order ON config_versions (workspace_id, kind, id, recorded_at DESC, version DESC);
+CREATE INDEX config_versions_by_age ON config_versions (workspace_id, seen_at);
 
 CREATE TABLE executions (
     workspace_id     text NOT NULL,
@@ -48,6 +51,9 @@ CREATE TABLE executions (
 CREATE INDEX executions_in_order ON executions (workspace_id, recorded_at DESC, id DESC);
 CREATE INDEX executions_by_workflow ON executions (workspace_id, workflow_id, recorded_at DESC, id DESC) WHERE workflow_id IS NOT NULL;
 CREATE INDEX executions_by_age ON executions (workspace_id, updated_at);
+-- whether a version is still named
+CREATE INDEX executions_by_spec ON executions (workspace_id, spec_id, spec_version) WHERE spec_version IS NOT NULL;
+CREATE INDEX executions_by_model ON executions (workspace_id, model_scope, model_version) WHERE model_version IS NOT NULL;
 
 CREATE TABLE execution_nodes (
     workspace_id  text NOT NULL,

@@ -27,6 +27,7 @@ mod clock;
 pub mod config;
 pub mod dispatch;
 pub mod error;
+pub mod executions;
 pub mod export;
 pub mod holds;
 pub mod idempotency;

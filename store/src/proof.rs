@@ -56,7 +56,7 @@ const FACTS: &str = "
     SELECT t.session_id, t.turn, '' AS prompt, t.delivery_mode, t.generation, t.delivery_started_at, t.delivered_at,
            t.stop_requested_at, t.verdict, t.reason, t.ended_by, t.driver_state, t.expected_parts, t.expected_sha256,
            t.dropped_first, t.dropped_last, t.dropped_count, t.unstorable, t.mismatch_index, t.stored_parts,
-           t.stored_bytes, t.created_at, t.started_at, t.last_part_at, t.settled_at, t.healed_at,
+           t.stored_bytes, t.created_at, t.started_at, t.last_part_at, t.settled_at, t.healed_at, t.run_id,
            s.workspace_id, encode(sha256(convert_to(t.prompt, 'UTF8')), 'hex') AS prompt_sha256,
            (SELECT encode(sha256(convert_to(COALESCE(string_agg(p.part || E'\\n', '' ORDER BY p.part_index), ''),
                                             'UTF8')), 'hex')

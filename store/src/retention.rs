@@ -71,15 +71,32 @@ const WORKSPACES: &str = "
     v AS (
         (SELECT workspace_id FROM stream_audit ORDER BY workspace_id LIMIT 1)
         UNION ALL SELECT (SELECT n.workspace_id FROM stream_audit n WHERE n.workspace_id > v.workspace_id
-                           ORDER BY n.workspace_id LIMIT 1) FROM v WHERE v.workspace_id IS NOT NULL)
+                           ORDER BY n.workspace_id LIMIT 1) FROM v WHERE v.workspace_id IS NOT NULL),
+    e AS (
+        (SELECT workspace_id FROM executions ORDER BY workspace_id LIMIT 1)
+        UNION ALL SELECT (SELECT n.workspace_id FROM executions n WHERE n.workspace_id > e.workspace_id
+                           ORDER BY n.workspace_id LIMIT 1) FROM e WHERE e.workspace_id IS NOT NULL),
+    f AS (
+        (SELECT workspace_id FROM findings ORDER BY workspace_id LIMIT 1)
+        UNION ALL SELECT (SELECT n.workspace_id FROM findings n WHERE n.workspace_id > f.workspace_id
+                           ORDER BY n.workspace_id LIMIT 1) FROM f WHERE f.workspace_id IS NOT NULL),
+    u AS (
+        (SELECT workspace_id FROM usage_ledger ORDER BY workspace_id LIMIT 1)
+        UNION ALL SELECT (SELECT n.workspace_id FROM usage_ledger n WHERE n.workspace_id > u.workspace_id
+                           ORDER BY n.workspace_id LIMIT 1) FROM u WHERE u.workspace_id IS NOT NULL),
+    c AS (
+        (SELECT workspace_id FROM config_versions ORDER BY workspace_id LIMIT 1)
+        UNION ALL SELECT (SELECT n.workspace_id FROM config_versions n WHERE n.workspace_id > c.workspace_id
+                           ORDER BY n.workspace_id LIMIT 1) FROM c WHERE c.workspace_id IS NOT NULL)
     SELECT w.workspace_id, p.workspace_id IS NOT NULL AS known, p.retention_days, p.deleting_since
       FROM (SELECT workspace_id FROM s UNION SELECT workspace_id FROM a UNION SELECT workspace_id FROM v
-            UNION SELECT workspace_id FROM m UNION SELECT workspace_id FROM workspace_policies) w
+            UNION SELECT workspace_id FROM m UNION SELECT workspace_id FROM e UNION SELECT workspace_id FROM f
+            UNION SELECT workspace_id FROM u UNION SELECT workspace_id FROM c UNION SELECT workspace_id FROM workspace_policies) w
       LEFT JOIN workspace_policies p USING (workspace_id)
      WHERE w.workspace_id IS NOT NULL ORDER BY w.workspace_id";
 
 impl Db {
-    /// Every workspace that has sessions, audit rows or a policy. One index look-up for each, not one for each row.
+    /// Every workspace that has sessions, records of executions, audit rows or a policy. One index look-up for each, not one for each row.
     ///
     /// # Errors
     /// Store trouble only.
@@ -147,7 +164,7 @@ impl Db {
         .map(drop)
     }
 
-    /// Marks a workspace as one to be deleted: it takes no new session, and the sweep removes what it has. Refused while a session
+    /// Marks a workspace as one to be deleted: it takes no new session and no record, and the sweep removes what it has. Refused while a session
     /// of it is under legal hold.
     ///
     /// # Errors
@@ -218,7 +235,7 @@ impl Db {
         rows.iter().map(|row| word(row, "id")).collect()
     }
 
-    /// Ends the deletion of a workspace that has no session any more. Its audit rows go by retention.
+    /// Ends the deletion of a workspace that has no session and no record of an execution any more. Its audit rows go by retention.
     ///
     /// # Errors
     /// Store trouble only.
@@ -227,7 +244,11 @@ impl Db {
             "end_workspace_deletion",
             "WITH gone AS (DELETE FROM workspace_policies WHERE workspace_id = $1 AND deleting_since IS NOT NULL
                               AND NOT EXISTS (SELECT 1 FROM sessions WHERE workspace_id = $1)
-                              AND NOT EXISTS (SELECT 1 FROM remote_sessions WHERE workspace_id = $1) RETURNING workspace_id),
+                              AND NOT EXISTS (SELECT 1 FROM remote_sessions WHERE workspace_id = $1)
+                              AND NOT EXISTS (SELECT 1 FROM executions WHERE workspace_id = $1)
+                              AND NOT EXISTS (SELECT 1 FROM findings WHERE workspace_id = $1)
+                              AND NOT EXISTS (SELECT 1 FROM usage_ledger WHERE workspace_id = $1)
+                              AND NOT EXISTS (SELECT 1 FROM config_versions WHERE workspace_id = $1) RETURNING workspace_id),
                   machines_gone AS (DELETE FROM machines WHERE workspace_id IN (SELECT workspace_id FROM gone))
              INSERT INTO audit_events (workspace_id, subject, action, result)
              SELECT workspace_id, 'system:retention', 'workspace.deleted', 'ok' FROM gone",

@@ -2,7 +2,7 @@
 
 use bex_proto::driver::{Dropped, TurnEnd, TurnState};
 use bex_proto::session::{DeliveryMode, EndedBy, TruncationReason, Verdict};
-use bex_proto::{Generation, PartIndex, SessionId, TurnNo};
+use bex_proto::{Generation, PartIndex, RunId, SessionId, TurnNo};
 use jiff::Timestamp;
 use tokio_postgres::Row;
 
@@ -20,7 +20,7 @@ macro_rules! select_without_prompt {
             "SELECT session_id, turn, '' AS prompt, delivery_mode, generation, delivery_started_at, delivered_at,
                     stop_requested_at, verdict, reason, ended_by, driver_state, expected_parts, expected_sha256,
                     dropped_first, dropped_last, dropped_count, unstorable, mismatch_index, stored_parts,
-                    stored_bytes, created_at, started_at, last_part_at, settled_at, healed_at
+                    stored_bytes, created_at, started_at, last_part_at, settled_at, healed_at, run_id
                FROM turns ",
             $which
         )
@@ -78,6 +78,8 @@ pub struct TurnRow {
     pub settled_at: Option<Timestamp>,
     /// When a truncated turn became complete.
     pub healed_at: Option<Timestamp>,
+    /// The run it is; turns from before runs were given have none.
+    pub run: Option<RunId>,
 }
 
 /// Indexes a full log dropped.
@@ -145,6 +147,7 @@ impl TurnRow {
             last_part_at: get(row, "last_part_at")?,
             settled_at: get(row, "settled_at")?,
             healed_at: get(row, "healed_at")?,
+            run: optional_word(row, "run_id")?,
         })
     }
 }

@@ -256,6 +256,8 @@ impl TurnLine {
             last_part_at: self.last_part_at,
             settled_at: self.settled_at,
             healed_at: self.healed_at,
+            // an export does not say it
+            run: None,
         }
     }
 }

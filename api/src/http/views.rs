@@ -3,7 +3,7 @@
 use bex_proto::session::{
     DeliveryMode, EndedBy, FailureReason, Phase, SessionKind, TruncationReason, Verdict,
 };
-use bex_proto::{limits, time};
+use bex_proto::{RunId, limits, time};
 use bex_store::sessions::{AgentSpec, SessionRow};
 use bex_store::turns::TurnRow;
 use jiff::Timestamp;
@@ -108,6 +108,10 @@ pub struct Counters {
 #[schema(as = Turn)]
 pub struct TurnView {
     turn: u32,
+    /// What findings and usage name it by; absent for turns from before runs were given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    run_id: Option<RunId>,
     /// What was asked. Only in the list of turns.
     #[serde(skip_serializing_if = "Option::is_none")]
     prompt: Option<String>,
@@ -250,6 +254,7 @@ impl From<TurnRow> for TurnView {
     fn from(row: TurnRow) -> Self {
         Self {
             turn: row.turn.0,
+            run_id: row.run,
             prompt: Some(row.prompt),
             delivery_mode: row.delivery_mode,
             verdict: row.verdict,

@@ -97,6 +97,8 @@ impl KeepingMetrics {
             ("sessions", swept.sessions),
             ("parts", swept.parts),
             ("events", swept.events),
+            ("executions", swept.executions),
+            ("records", swept.records),
             ("audit_rows", swept.audit_rows),
         ] {
             let label = WhatLabel { what };

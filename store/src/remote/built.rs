@@ -1,7 +1,7 @@
 //! Rows made from the log: turns, messages, counters and the builder's cursor in one transaction.
 
-use bex_proto::RemoteSessionId;
 use bex_proto::message::{MessageRole, MessageSource, TerminalReason};
+use bex_proto::{RemoteSessionId, RunId};
 use jiff::Timestamp;
 
 use super::log::signed;
@@ -114,8 +114,8 @@ pub enum Written {
 const TURNS: &str = "
     INSERT INTO remote_turns (session_id, turn_id, turn_no, visible_text, content_blocks, tool_call_ids, evidence_ids,
                               terminal_reason, gaps, overflow, source, model, first_index, last_index, started_at,
-                              completed_at, text_sha256)
-    SELECT $1, u.* FROM unnest($2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17) AS u";
+                              completed_at, text_sha256, run_id)
+    SELECT $1, u.* FROM unnest($2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18) AS u";
 
 /// Positions that are taken: only when rows are made again are there any from the next one on.
 const TAKEN: &str = "
@@ -266,6 +266,10 @@ impl Tx<'_> {
             events.map(|events| events.map(of).map(signed)).collect()
         };
         let time_of = |of: fn(&TurnRow) -> Timestamp| turns.iter().map(|turn| of(turn)).collect();
+        let runs = turns
+            .iter()
+            .map(|turn| RunId::of_remote(session, &turn.turn_id));
+        let runs: Vec<String> = runs.map(|run| run.to_string()).collect();
         let numbers: Vec<i64> = (signed(first)..).take(turns.len()).collect();
         let overflow: Vec<bool> = turns.iter().map(|turn| turn.overflow).collect();
         let (ids, said, blocks): (Vec<&str>, Vec<&str>, Vec<&str>) = (
@@ -313,6 +317,7 @@ impl Tx<'_> {
                 times(&started),
                 times(&completed),
                 texts(&digests),
+                texts(&runs),
             ],
         )
         .await

@@ -1,7 +1,7 @@
 //! Reading rows: messages by position, turns by number, both in keyset pages.
 
 use bex_proto::message::{MessageRole, MessageSource, TerminalReason};
-use bex_proto::{RemoteSessionId, limits};
+use bex_proto::{RemoteSessionId, RunId, limits};
 use jiff::Timestamp;
 use tokio_postgres::Row;
 
@@ -29,6 +29,8 @@ pub struct MessageRow {
     pub turn_id: Option<String>,
     /// How that turn ended.
     pub terminal: Option<TerminalReason>,
+    /// The run that turn is; turns from before runs were given have none.
+    pub run: Option<RunId>,
     /// Who spoke.
     pub model: Option<String>,
     /// When.
@@ -42,11 +44,13 @@ pub struct TurnCursor {
     pub number: u64,
     /// Its row.
     pub turn: super::RemoteTurnRow,
+    /// The run it is; turns from before runs were given have none.
+    pub run: Option<RunId>,
 }
 
 const MESSAGES: &str = "
     SELECT * FROM (
-        SELECT m.*, t.terminal_reason,
+        SELECT m.*, t.terminal_reason, t.run_id,
                sum(octet_length(m.content) + COALESCE(octet_length(m.content_blocks), 0)) OVER (ORDER BY m.position)
                    - octet_length(m.content) - COALESCE(octet_length(m.content_blocks), 0) AS before
           FROM (SELECT * FROM messages WHERE session_id = $1 AND position > $2 ORDER BY position LIMIT $3) m
@@ -70,6 +74,7 @@ impl MessageRow {
             source: word(row, "source")?,
             turn_id: get(row, "turn_id")?,
             terminal: optional_word(row, "terminal_reason")?,
+            run: optional_word(row, "run_id")?,
             model: get(row, "model")?,
             said_at: get(row, "said_at")?,
         })
@@ -87,6 +92,7 @@ impl TurnCursor {
         };
         Ok(Self {
             number: large(row, "turn_no")?,
+            run: optional_word(row, "run_id")?,
             turn: super::RemoteTurnRow {
                 turn_id: get(row, "turn_id")?,
                 visible_text: get(row, "visible_text")?,

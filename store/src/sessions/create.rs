@@ -1,7 +1,7 @@
 //! Creating a session: the session, its head, turn 1, the dispatch intent and the idempotency key are one transaction.
 
 use bex_proto::session::{Phase, SessionKind};
-use bex_proto::{Generation, SessionId, TurnNo, WorkspaceId, limits};
+use bex_proto::{Generation, RunId, SessionId, TurnNo, WorkspaceId, limits};
 use serde::{Deserialize, Serialize};
 
 use crate::error::StoreError;
@@ -170,7 +170,7 @@ impl Tx<'_> {
         .map(drop)
     }
 
-    /// Turn row and outbox row; without a generation no sandbox speaks it yet.
+    /// Turn row, with the run it is, and outbox row; without a generation no sandbox speaks it yet.
     pub(crate) async fn insert_turn(
         &self,
         session: &SessionId,
@@ -180,9 +180,10 @@ impl Tx<'_> {
         generation: Option<Generation>,
     ) -> Result<(), StoreError> {
         let generation = generation.map_or(0, |g| number(g.0));
+        let run = RunId::random();
         self.execute(
             "insert_turn",
-            "WITH t AS (INSERT INTO turns (session_id, turn, prompt, generation) VALUES ($1, $2, $3, $4))
+            "WITH t AS (INSERT INTO turns (session_id, turn, prompt, generation, run_id) VALUES ($1, $2, $3, $4, $6))
              INSERT INTO dispatches (session_id, turn, workspace_id) VALUES ($1, $2, $5)",
             &[
                 text(&session.as_str()),
@@ -190,6 +191,7 @@ impl Tx<'_> {
                 text(&prompt),
                 int4(&generation),
                 text(&workspace.as_str()),
+                text(&run.as_str()),
             ],
         )
         .await

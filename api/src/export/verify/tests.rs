@@ -115,6 +115,7 @@ fn turn(turn: u32) -> TurnRow {
         last_part_at: Some(at(5)),
         settled_at: Some(at(6)),
         healed_at: None,
+        run: None,
     }
 }
 

@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract::State;
 use bex_proto::message::{MessageRole, MessageSource, TerminalReason};
 use bex_proto::session::{EndedBy, Verdict};
-use bex_proto::{PartId, TurnNo, limits, time};
+use bex_proto::{PartId, RunId, TurnNo, limits, time};
 use bex_store::export::TurnSnapshot;
 use bex_store::remote::{MessageRow, TurnCursor};
 use bex_store::sessions::SessionRow;
@@ -56,6 +56,10 @@ pub struct MessageView {
     source: MessageSource,
     #[serde(skip_serializing_if = "Option::is_none")]
     turn_id: Option<String>,
+    /// The run its turn is, as findings and usage name it; null where there is none: user and system rows of remote sessions, and turns
+    /// from before runs were given.
+    #[schema(value_type = Option<String>, required = true)]
+    run_id: Option<RunId>,
     /// How its turn ended; absent while it is open.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
@@ -84,6 +88,9 @@ pub struct RemoteTurnPage {
 pub struct RemoteTurnView {
     number: u64,
     turn_id: String,
+    /// As findings and usage name it; null for turns from before runs were given.
+    #[schema(value_type = Option<String>, required = true)]
+    run_id: Option<RunId>,
     /// The agent's.
     role: &'static str,
     visible_text: String,
@@ -129,6 +136,7 @@ impl From<MessageRow> for MessageView {
             content_blocks: row.content_blocks.map(list),
             source: row.source,
             turn_id: row.turn_id,
+            run_id: row.run,
             terminal_reason: row.terminal,
             model: row.model,
             at: row.said_at,
@@ -142,6 +150,7 @@ impl From<TurnCursor> for RemoteTurnView {
         Self {
             number: row.number,
             turn_id: turn.turn_id,
+            run_id: row.run,
             role: MessageRole::Assistant.as_str(),
             visible_text: turn.visible_text,
             content_blocks: list(turn.content_blocks),
@@ -261,6 +270,7 @@ impl Api {
             content_blocks: None,
             source: MessageSource::AgentSession,
             turn_id: Some(turn_id.clone()),
+            run_id: row.run.clone(),
             terminal_reason: None,
             model: None,
             at: row.created_at,
@@ -308,6 +318,7 @@ impl Api {
                 content_blocks: (!told.blocks.is_empty()).then_some(blocks),
                 source: MessageSource::AgentSession,
                 turn_id: Some(turn_id),
+                run_id: row.run.clone(),
                 terminal_reason: (!open).then(|| reason(row.ended_by)),
                 model: session.agent.model.clone(),
                 at: row.settled_at.unwrap_or(row.created_at),

@@ -186,6 +186,7 @@ impl Session {
             last_part_at: None,
             settled_at: None,
             healed_at: None,
+            run: None,
         };
         self.turns.insert(
             turn,
