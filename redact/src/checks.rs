@@ -6,6 +6,7 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use serde::Deserialize;
 
 use crate::keys::Sensitivity;
+use crate::lists::{NO_PASSWORDS, NO_VALUES, TYPES};
 
 /// Named in the rules.
 #[derive(Debug, Clone, Copy, Default, Deserialize, PartialEq)]
@@ -72,26 +73,6 @@ pub fn is_basic(text: &[u8]) -> bool {
 
 /// Whether a value stands for one that is not there: `<token>`, `${TOKEN}`, `****`, a token of ours.
 pub fn is_placeholder(value: &[u8]) -> bool {
-    const WORDS: [&str; 18] = [
-        "null",
-        "none",
-        "nil",
-        "true",
-        "false",
-        "undefined",
-        "string",
-        "number",
-        "boolean",
-        "integer",
-        "object",
-        "required",
-        "optional",
-        "redacted",
-        "[redacted]",
-        "password",
-        "secret",
-        "token",
-    ];
     let value = value.trim_ascii();
     let Some(first) = value.first() else {
         return true;
@@ -99,7 +80,7 @@ pub fn is_placeholder(value: &[u8]) -> bool {
     if value.iter().all(|b| b == first) && (value.len() < 4 || !first.is_ascii_alphanumeric()) {
         return true;
     }
-    if WORDS
+    if NO_VALUES
         .iter()
         .any(|word| value.eq_ignore_ascii_case(word.as_bytes()))
         || is_tokens(value)
@@ -216,22 +197,6 @@ fn is_reference(value: &[u8]) -> bool {
 
 /// What code has on the right side of an assignment: a path, a call, a type, a name of several words.
 fn is_code(value: &[u8]) -> bool {
-    const TYPES: [&str; 14] = [
-        "sha1",
-        "sha256",
-        "sha512",
-        "base64",
-        "base64url",
-        "utf8",
-        "uint8",
-        "uint32",
-        "uint64",
-        "int32",
-        "int64",
-        "float32",
-        "ed25519",
-        "hs256",
-    ];
     let value = value.strip_prefix(b"&").unwrap_or(value);
     let value = value.strip_suffix(b"?").unwrap_or(value);
     let name = |text: &[u8]| {
@@ -268,10 +233,9 @@ fn is_code(value: &[u8]) -> bool {
 pub fn is_url_password(value: &[u8]) -> bool {
     let digits = value.iter().take_while(|b| b.is_ascii_digit()).count();
     let port = (1..=5).contains(&digits) && matches!(value.get(digits), Some(b'/' | b'?' | b'#'));
-    let words: [&[u8]; 5] = [b"password", b"pass", b"pw", b"secret", b"token"];
     !port
         && !is_placeholder(value)
-        && !words.contains(&value)
+        && !NO_PASSWORDS.iter().any(|word| word.as_bytes() == value)
         && !value.starts_with(b"{")
         && !value.starts_with(b"%s")
 }

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use memchr::{memchr, memmem};
+use serde::Serialize;
 use serde::de::IgnoredAny;
 
 use crate::bounds::{DECODED_FACTOR, DECODED_FLOOR, MAX_DEPTH};
@@ -15,7 +16,7 @@ use crate::keys::{self, Sensitivity};
 use crate::runs::unresolved;
 use crate::switch::{Stage, Stages};
 use crate::walk::{Leaf, walk};
-use crate::{Class, Profile, TokenKey, json, pii, rules};
+use crate::{Class, Counts, Profile, TokenKey, json, pii, rules};
 
 /// Takes secrets, and personal data where its profile says so, out of texts.
 #[derive(Debug, Clone)]
@@ -111,6 +112,37 @@ impl Redactor {
         Cow::Owned(out)
     }
 
+    /// The same, and counts what was taken out.
+    pub fn redact_counting<'t>(&self, text: &'t [u8], counts: &mut Counts) -> Cow<'t, [u8]> {
+        let hits = self.hits(text);
+        if hits.is_empty() {
+            return Cow::Borrowed(text);
+        }
+        for hit in &hits {
+            *counts.entry(hit.id).or_default() += 1;
+        }
+        let mut out = hit::apply(text, &hits);
+        self.again(&mut out);
+        Cow::Owned(out)
+    }
+
+    /// A value's JSON with every find replaced, keys, strings and numbers by what they stand under. A caller that writes a long document
+    /// writes it piece by piece, each an object or array of its own: the key that a piece stands under is not known here.
+    ///
+    /// # Errors
+    /// When the value cannot be written as JSON.
+    pub fn json<T: Serialize + ?Sized>(
+        &self,
+        value: &T,
+        counts: &mut Counts,
+    ) -> serde_json::Result<Vec<u8>> {
+        let text = serde_json::to_vec(value)?;
+        match self.redact_counting(&text, counts) {
+            Cow::Borrowed(_) => Ok(text),
+            Cow::Owned(out) => Ok(out),
+        }
+    }
+
     /// The same without looking at the result again: for measuring.
     #[doc(hidden)]
     pub fn redact_once(&self, text: &[u8]) -> Vec<u8> {
@@ -200,12 +232,12 @@ impl Redactor {
         if !self.stages.runs(Stage::Json) {
             self.flat(text, scan, hits);
         } else if is_json(text) {
-            self.json(text, scan, hits);
+            self.document(text, scan, hits);
         } else if may_hold_json_lines(text) {
             each_segment(text, |span, is_json| {
                 let first = hits.len();
                 if is_json {
-                    self.json(&text[span.clone()], scan, hits);
+                    self.document(&text[span.clone()], scan, hits);
                 } else {
                     self.flat(&text[span.clone()], scan, hits);
                 }
@@ -221,7 +253,7 @@ impl Redactor {
     /// A line that is JSON, with JSON as a stage.
     pub(crate) fn json_or_flat(&self, line: &[u8], scan: &mut Scan, hits: &mut Vec<Hit>) {
         if self.stages.runs(Stage::Json) {
-            self.json(line, scan, hits);
+            self.document(line, scan, hits);
         } else {
             self.flat(line, scan, hits);
         }
@@ -279,7 +311,7 @@ impl Redactor {
     }
 
     /// A valid JSON text: every key, string and number of it.
-    pub(crate) fn json(&self, text: &[u8], scan: &mut Scan, hits: &mut Vec<Hit>) {
+    pub(crate) fn document(&self, text: &[u8], scan: &mut Scan, hits: &mut Vec<Hit>) {
         walk(text, |leaf, body, key| {
             let raw = &text[body.clone()];
             if leaf == Leaf::Key {

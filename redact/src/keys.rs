@@ -1,5 +1,7 @@
 //! How sensitive the value of a name is: a key of JSON, a variable, an option.
 
+use crate::lists::{HARMLESS_NAMES, NAME_TAILS, OPAQUE_NAMES, SECRET_NAMES, TOKEN_NAMES};
+
 /// What a name says about its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Sensitivity {
@@ -11,100 +13,6 @@ pub enum Sensitivity {
     Secret,
 }
 
-/// Ends of names whose values are secrets.
-const SECRET: [&str; 38] = [
-    "password",
-    "passwd",
-    "passwort",
-    "passphrase",
-    "passcode",
-    "pwd",
-    "secret",
-    "secrets",
-    "passwords",
-    "secretkey",
-    "apikey",
-    "apikeys",
-    "privatekey",
-    "accesskey",
-    "authkey",
-    "encryptionkey",
-    "signingkey",
-    "masterkey",
-    "sharedkey",
-    "accountkey",
-    "storagekey",
-    "connectionstring",
-    "apisecret",
-    "accesstoken",
-    "refreshtoken",
-    "authtoken",
-    "bearertoken",
-    "sessiontoken",
-    "idtoken",
-    "privatetoken",
-    "apitoken",
-    "bottoken",
-    "secrettoken",
-    "usertoken",
-    "credentials",
-    "authorization",
-    "setcookie",
-    "keymaterial",
-];
-/// Ends of names whose values are secrets when they look like one.
-const TOKEN: [&str; 10] = [
-    "token",
-    "tokens",
-    "auth",
-    "jwt",
-    "cookie",
-    "credential",
-    "otp",
-    "sas",
-    "sessionkey",
-    "pass",
-];
-/// Ends of names that look like the above and are not.
-const HARMLESS: [&str; 26] = [
-    "publickey",
-    "primarykey",
-    "foreignkey",
-    "sortkey",
-    "partitionkey",
-    "cachekey",
-    "objectkey",
-    "hotkey",
-    "monkey",
-    "turkey",
-    "donkey",
-    "nexttoken",
-    "pagetoken",
-    "continuationtoken",
-    "maxtokens",
-    "totaltokens",
-    "inputtokens",
-    "outputtokens",
-    "bypass",
-    "compass",
-    "idempotencykey",
-    "routingkey",
-    "keystroke",
-    "keyboard",
-    "trespass",
-    "websocketkey",
-];
-/// What may stand behind the telling end.
-const TAILS: [&str; 8] = [
-    "value",
-    "base64",
-    "b64",
-    "hex",
-    "enc",
-    "encrypted",
-    "plain",
-    "text",
-];
 /// More of a name is not looked at.
 const MAX_NAME: usize = 96;
 
@@ -127,19 +35,22 @@ pub fn sensitivity(name: &[u8]) -> Option<Sensitivity> {
     {
         plain = rest;
     }
-    if let Some(tail) = TAILS.iter().find(|tail| plain.ends_with(tail.as_bytes())) {
+    if let Some(tail) = NAME_TAILS
+        .iter()
+        .find(|tail| plain.ends_with(tail.as_bytes()))
+    {
         let rest = &plain[..plain.len() - tail.len()];
-        if ends(rest, &SECRET) {
+        if ends(rest, &SECRET_NAMES) {
             plain = rest;
         }
     }
-    if ends(plain, &HARMLESS) {
+    if ends(plain, &HARMLESS_NAMES) {
         return None;
     }
-    if ends(plain, &SECRET) {
+    if ends(plain, &SECRET_NAMES) {
         return Some(Sensitivity::Secret);
     }
-    if ends(plain, &TOKEN) {
+    if ends(plain, &TOKEN_NAMES) {
         // "dbPass" and "pass" are names of passwords; "bypass" and its like stand above
         return Some(Sensitivity::Token);
     }
@@ -155,37 +66,13 @@ fn ends(name: &[u8], list: &[&str]) -> bool {
 
 /// Whether a random-looking value of this name is to be expected: an id, a digest, something encrypted already.
 pub fn is_opaque(name: &[u8]) -> bool {
-    const ENDS: [&str; 22] = [
-        "id",
-        "ids",
-        "signature",
-        "encryptedcontent",
-        "encrypted",
-        "hash",
-        "digest",
-        "etag",
-        "sha",
-        "sha1",
-        "sha256",
-        "sha512",
-        "checksum",
-        "integrity",
-        "nonce",
-        "cursor",
-        "fingerprint",
-        "commit",
-        "revision",
-        "data",
-        "content",
-        "thumbprint",
-    ];
     let name = &name[name.len().saturating_sub(MAX_NAME)..];
     let plain: Vec<u8> = name
         .iter()
         .filter(|b| b.is_ascii_alphanumeric())
         .map(u8::to_ascii_lowercase)
         .collect();
-    plain.starts_with(b"encrypted") || ends(&plain, &ENDS)
+    plain.starts_with(b"encrypted") || ends(&plain, &OPAQUE_NAMES)
 }
 
 #[cfg(test)]

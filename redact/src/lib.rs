@@ -7,6 +7,44 @@
 //! join to. JSON stays JSON, and bytes that are not redacted stay as they are. [`Gate`] looks through finished bytes on its own way
 //! and refuses what is left.
 //!
+//! # What builds packages
+//!
+//! One [`TokenKey`] an organisation, one [`Redactor`] with [`Profile::Package`], and one [`Gate`] for the process, made at its start: a gate
+//! that fails its self-check is an error there, and nothing may be served without one. An envelope is written to its spool piece by piece
+//! and gated as it lies there, in bounded memory:
+//!
+//! ```
+//! use std::io::{Seek, Write};
+//! use bex_redact::{Counts, DocumentError, Gate, Profile, Redactor, Rules, TokenKey};
+//!
+//! let gate = Gate::new(Profile::Package)?;
+//! let redactor = Redactor::new(Profile::Package, TokenKey::new(b"the organisation's secret"));
+//!
+//! let (mut spool, mut counts) = (tempfile::tempfile()?, Counts::new());
+//! spool.write_all(b"{\"messages\":[")?;
+//! // a row is an object of its own, so that its values stand under their keys
+//! let row = serde_json::json!({"id": "m1", "password": "hunter2", "n": 1});
+//! spool.write_all(&redactor.json(&row, &mut counts)?)?;
+//! // JSON that is text already keeps the bytes that are not redacted: numbers, order, spaces
+//! spool.write_all(b",")?;
+//! spool.write_all(&redactor.redact_counting(br#"{"big": 12345678901234567890123}"#, &mut counts))?;
+//! spool.write_all(b"]}")?;
+//! assert_eq!(counts["sensitive-key"], 1);
+//! // what the envelope says about it: `Rules::get().version` and the counts
+//! assert!(Rules::get().version > 0);
+//!
+//! spool.rewind()?;
+//! match gate.check_document(&spool) {
+//!     Ok(()) => {}
+//!     Err(DocumentError::Refused(refused)) => panic!("500 gate_refused {:?}", refused.ids),
+//!     Err(DocumentError::Read(error)) => panic!("the spool is gone: {error}"),
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Recorded deltas (rows of a transcript, not yet joined) go through a [`Conversation`] first, as lines of JSON: only there are the texts of
+//! their runs seen whole. Everything here works on one thread and blocks it: an async caller wraps it.
+//!
 //! An agent that wants to smuggle a value out in an encoding of its own can: the sandbox is the boundary, not this crate.
 
 pub mod bounds;
@@ -22,6 +60,7 @@ mod hold;
 mod join;
 mod json;
 mod keys;
+mod lists;
 mod part;
 mod pem;
 mod pii;
@@ -37,7 +76,7 @@ use serde::Deserialize;
 
 pub use conversation::{Conversation, Counts};
 pub use engine::Redactor;
-pub use gate::{Gate, GateError, Refused};
+pub use gate::{DocumentError, Gate, GateError, Refused};
 pub use rules::{Rule, Rules};
 pub use scan::Secrets;
 pub use stream::StreamRedactor;

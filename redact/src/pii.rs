@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use crate::lists::IBAN_LENGTHS;
+
 /// What was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -36,7 +38,7 @@ pub(crate) fn scan(text: &[u8], mut found: impl FnMut(Kind, Range<usize>)) {
         .map(|n| at + n)
     {
         let group = digit + digits(&text[digit..]);
-        match at_digits(text, at, digit) {
+        match at_digits(text, digit) {
             Some((kind, span)) => {
                 at = span.end.max(group);
                 found(kind, span);
@@ -46,14 +48,9 @@ pub(crate) fn scan(text: &[u8], mut found: impl FnMut(Kind, Range<usize>)) {
     }
 }
 
-/// What begins at or right before the digits at `digit`, not before `floor`.
-fn at_digits(text: &[u8], floor: usize, digit: usize) -> Option<(Kind, Range<usize>)> {
-    let before = |n: usize| {
-        digit
-            .checked_sub(n)
-            .filter(|at| *at >= floor)
-            .map(|at| text[at])
-    };
+/// What begins at or right before the digits at `digit`.
+fn at_digits(text: &[u8], digit: usize) -> Option<(Kind, Range<usize>)> {
+    let before = |n: usize| digit.checked_sub(n).map(|at| text[at]);
     if before(1).is_some_and(|b| b.is_ascii_uppercase()) {
         let start = digit - 2.min(digit);
         // within a word none begins, even if what stands before was passed already
@@ -177,15 +174,10 @@ fn luhn(number: &[u8]) -> bool {
 
 /// The length of an account number at the start.
 fn iban(text: &[u8]) -> Option<usize> {
-    const LENGTHS: &str = "AD24AE23AL28AT20AZ28BA20BE16BG22BH22BR29CH21CR22CY28CZ24DE22DK18DO28EE20EG29ES24FI18FO18FR27GB22GE22GI23GL18GR27GT28HR21\
-        HU28IE22IL23IS26IT27JO30KW30KZ20LB28LI21LT20LU20LV21MC27MD24ME22MK19MR27MT31MU30NL18NO15PK24PL28PS29PT25QA29RO24RS22SA24SC31SE24SI19SK24SM27TN24\
-        TR26UA29VA22VG24XK20";
     let country = text.get(..2)?;
-    let row = LENGTHS
-        .as_bytes()
-        .chunks(4)
-        .find(|row| row[..2] == *country)?;
-    let length = usize::from(row[2] - b'0') * 10 + usize::from(row[3] - b'0');
+    let (_, length) = IBAN_LENGTHS
+        .into_iter()
+        .find(|(name, _)| name.as_bytes() == country)?;
     let (mut number, mut at) = ([0; 34], 0);
     for (place, letter) in number.iter_mut().enumerate().take(length) {
         if text.get(at) == Some(&b' ') && place % 4 == 0 {

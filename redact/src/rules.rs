@@ -11,7 +11,7 @@ use crate::checks::Check;
 
 mod split;
 
-pub(crate) use split::{Way, taken, ways};
+pub(crate) use split::{Way, taken};
 
 /// The file itself: the gate reads it on its own.
 pub const SOURCE: &str = include_str!("rules.toml");

@@ -4,19 +4,18 @@ use std::ops::Range;
 
 use memchr::memrchr;
 
-use crate::bounds::{MIN_BASE64, MIN_HEX, MIN_WRAPPED};
+use crate::bounds::{
+    MAX_RANDOM, MIN_BASE64, MIN_HEX, MIN_RANDOM, MIN_WRAPPED, RANDOM_CHANGES, RANDOM_ENTROPY,
+    RANDOM_PIECE,
+};
 use crate::checks;
 use crate::decode::packed::{self, Inflated};
 use crate::engine::{Redactor, Scan};
 use crate::find::Bytes;
 use crate::hit::{Hit, rank};
+use crate::lists::{FILES, ID_PREFIXES};
 use crate::switch::Stage;
 use crate::{Class, bounds};
-
-/// The shortest run that may be called random.
-const MIN_RANDOM: usize = 32;
-/// The longest: a picture is longer, a key is not.
-const MAX_RANDOM: usize = 256;
 
 const IN_RUN: [bool; 256] = {
     let mut table = [false; 256];
@@ -247,9 +246,7 @@ pub(crate) fn is_random(text: &[u8], span: &Range<usize>) -> bool {
         return false;
     }
     if text.get(span.end) == Some(&b'.')
-        || PICTURES
-            .iter()
-            .any(|start| core.starts_with(start.as_bytes()))
+        || FILES.iter().any(|start| core.starts_with(start.as_bytes()))
     {
         return false;
     }
@@ -263,21 +260,10 @@ pub(crate) fn is_random(text: &[u8], span: &Range<usize>) -> bool {
     kinds.digit
         && kinds.upper
         && kinds.lower
-        && changes * 100 >= core.len() * 38
-        && longest >= 16
-        && checks::entropy(core) >= 4.2
+        && changes * 100 >= core.len() * RANDOM_CHANGES
+        && longest >= RANDOM_PIECE
+        && checks::entropy(core) >= RANDOM_ENTROPY
 }
-
-/// How files of common kinds begin in base64.
-const PICTURES: [&str; 7] = [
-    "UklGR",
-    "iVBORw0KGgo",
-    "/9j/",
-    "R0lGOD",
-    "JVBERi0",
-    "UEsDB",
-    "AAAA",
-];
 
 fn contains(text: &[u8], what: &[u8]) -> bool {
     memchr::memmem::find(text, what).is_some()
@@ -294,45 +280,7 @@ fn kind(byte: u8) -> u8 {
 
 /// Ids that say what they are: of messages, calls, runs and files of the providers, digests, and our own.
 fn has_known_prefix(run: &[u8]) -> bool {
-    const PREFIXES: [&str; 36] = [
-        "msg_",
-        "call_",
-        "toolu_",
-        "srvtoolu_",
-        "tooluse_",
-        "resp_",
-        "rs_",
-        "fc_",
-        "ws_",
-        "ci_",
-        "chatcmpl-",
-        "cmpl-",
-        "req_",
-        "run_",
-        "run-",
-        "item_",
-        "cntr_",
-        "container_",
-        "file-",
-        "file_",
-        "msgbatch_",
-        "thread_",
-        "step_",
-        "asst_",
-        "gen-",
-        "evt_",
-        "pkg-",
-        "ags-",
-        "exec-",
-        "wf-",
-        "sha256-",
-        "sha384-",
-        "sha512-",
-        "blob_",
-        "ctc_",
-        "mcp_",
-    ];
-    PREFIXES
+    ID_PREFIXES
         .iter()
         .any(|prefix| run.starts_with(prefix.as_bytes()))
 }

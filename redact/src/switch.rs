@@ -3,7 +3,7 @@
 /// A stage of the redactor or of the gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
-    /// One rule, by its id; also `high-entropy`, `phone`, `card` and `iban`.
+    /// One rule, by its id; also `high-entropy`, `phone`, `card`, `iban` and `national-id`.
     #[cfg_attr(
         not(feature = "switches"),
         expect(dead_code, reason = "only tests name one")
@@ -29,6 +29,8 @@ pub enum Stage {
     Join,
     /// The rules as a whole, as they are loaded.
     Load,
+    /// The gate's own shapes, which are in no rule.
+    Shapes,
 }
 
 /// Which stage is off: none, but in tests.

@@ -5,7 +5,7 @@ use std::io::Write;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-use super::Gate;
+use super::{Gate, shapes};
 use crate::Profile;
 
 /// Made up; without capital letters, so that nothing calls it random.
@@ -58,6 +58,8 @@ pub(super) fn missed(gate: &Gate) -> Vec<String> {
     };
     plant("join", ID, &[&delta(one), &delta(two)]);
     plant("keys", "sensitive-key", &[r#"{"password":"hunter"}"#]);
+    plant("numbers", "sensitive-key", &[r#"{"password":123456}"#]);
+    plant("shapes", shapes::ID, &[&line(CANARY)]);
     for rule in &gate.rules.rules {
         if !(rule.personal && gate.profile == Profile::Secrets) {
             plant(&rule.id, &rule.id, &[&rule.canary]);
@@ -70,8 +72,12 @@ pub(super) fn missed(gate: &Gate) -> Vec<String> {
             &["x Zk93hfQ8vLq2RtWm71kdT5xNe9YpAb3C"],
         );
         plant("card", "card", &["pay 4111 1111 1111 1111"]);
+        plant("card-number", "card", &[r#"{"n":4111111111111111}"#]);
         plant("iban", "iban", &["to DE89 3704 0044 0532 0130 00"]);
         plant("phone", "phone", &["call +49 30 901820 now"]);
+    }
+    if gate.profile == Profile::WithNationalIds {
+        plant("national-id", "national-id", &["ssn 536-22-8726"]);
     }
     if gate.check([CLEAN.as_bytes()]).is_err() {
         missed.push("clean text".to_owned());

@@ -3,25 +3,37 @@
 use std::collections::HashMap;
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
-use regex::bytes::{Regex, RegexBuilder};
+use regex::bytes::RegexBuilder;
 use toml::{Table, Value};
 
-use crate::rules::{self, Way};
+use super::taker::Taker;
+
+/// What is found must be like this besides.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Demand {
+    Nothing,
+    Mixed,
+    Digit,
+    LikeToken,
+    Credentials,
+    OfUrl,
+    Assigned,
+    Address,
+    RestOfKey,
+}
 
 /// A rule as the gate needs it.
 #[derive(Debug)]
 pub(super) struct GateRule {
     pub id: String,
-    pub pattern: Regex,
-    /// How to find what it takes.
-    pub ways: Vec<Way>,
+    pub pattern: Taker,
     pub personal: bool,
     pub word_before: bool,
     pub telling: bool,
     pub fails_once: bool,
     pub back: usize,
     pub window: usize,
-    pub check: String,
+    pub demand: Demand,
     /// A text that it must find something in.
     pub canary: String,
 }
@@ -104,35 +116,44 @@ fn one(entry: &Table) -> Result<(GateRule, Vec<String>), String> {
     };
     let pattern = text("pattern").ok_or_else(|| format!("{id} has no pattern"))?;
     let compile = |pattern: &str| {
-        RegexBuilder::new(pattern_at_start(pattern).as_str())
+        RegexBuilder::new(&format!("^(?:{pattern})"))
             .unicode(false)
             .case_insensitive(is("nocase"))
             .build()
             .map_err(|_| format!("{id} has a pattern that is none"))
     };
-    let ways = rules::ways(pattern, compile)?;
-    let pattern = compile(pattern)?;
     let keywords = list("keywords")?;
     let canary = list("positive")?
         .first()
         .cloned()
         .ok_or_else(|| format!("{id} has no example"))?;
     let rule = GateRule {
-        pattern,
-        ways,
+        pattern: Taker::new(pattern, compile)?,
         personal: text("class") == Some("pii"),
         word_before: text("before") == Some("word"),
         telling: is("whole"),
         fails_once: is("run"),
         back: number("back").unwrap_or(0),
         window: number("max").unwrap_or(256),
-        check: text("check").unwrap_or("none").to_owned(),
+        demand: demand(text("check")).ok_or_else(|| format!("{id} has a check that is none"))?,
         canary,
         id,
     };
     Ok((rule, keywords))
 }
 
-fn pattern_at_start(pattern: &str) -> String {
-    format!("^(?:{pattern})")
+fn demand(check: Option<&str>) -> Option<Demand> {
+    Some(match check {
+        // of a private key the first line is enough
+        None | Some("none" | "pem") => Demand::Nothing,
+        Some("mixed") => Demand::Mixed,
+        Some("digit") => Demand::Digit,
+        Some("tokenish") => Demand::LikeToken,
+        Some("basic") => Demand::Credentials,
+        Some("url-password") => Demand::OfUrl,
+        Some("assignment") => Demand::Assigned,
+        Some("email") => Demand::Address,
+        Some("pem-rest") => Demand::RestOfKey,
+        Some(_) => return None,
+    })
 }

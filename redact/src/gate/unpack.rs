@@ -19,7 +19,8 @@ static UNPRINTED: LazyLock<Regex> = LazyLock::new(|| {
 
 /// The text without it; `None` when there is nothing of it.
 pub(super) fn printed(text: &[u8]) -> Option<Vec<u8>> {
-    if !text.iter().any(|b| matches!(b, 0x1b | 0xe2 | 0xef)) || !UNPRINTED.is_match(text) {
+    let first = memchr::memchr3(0x1b, 0xe2, 0xef, text)?;
+    if !UNPRINTED.is_match(&text[first..]) {
         return None;
     }
     Some(UNPRINTED.replace_all(text, &b""[..]).into_owned())
@@ -27,6 +28,7 @@ pub(super) fn printed(text: &[u8]) -> Option<Vec<u8>> {
 
 /// The text with its `%XX` resolved; `None` when there are none.
 pub(super) fn unpercent(text: &[u8]) -> Option<Vec<u8>> {
+    memchr::memchr(b'%', text)?;
     let pieces: Vec<&[u8]> = text.split(|b| *b == b'%').collect();
     let mut out = pieces[0].to_vec();
     let mut any = false;
@@ -48,11 +50,10 @@ pub(super) fn unpercent(text: &[u8]) -> Option<Vec<u8>> {
 
 /// The text with its backslashes resolved once; `None` when there are none.
 pub(super) fn unescaped(text: &[u8]) -> Option<Vec<u8>> {
-    if !text.contains(&b'\\') {
-        return None;
-    }
+    let first = memchr::memchr(b'\\', text)?;
     let mut out = Vec::with_capacity(text.len());
-    let mut rest = text;
+    out.extend_from_slice(&text[..first]);
+    let mut rest = &text[first..];
     let mut high: Option<u32> = None;
     while let [first, tail @ ..] = rest {
         if *first != b'\\' {
@@ -136,6 +137,19 @@ pub(super) fn base64(run: &[u8]) -> Vec<Vec<u8>> {
     readings
 }
 
+/// What a text says that is base64 from its start.
+pub(super) fn base64_once(text: &[u8]) -> Option<Vec<u8>> {
+    let safe: Vec<u8> = text
+        .iter()
+        .map(|b| match b {
+            b'+' => b'-',
+            b'/' => b'_',
+            other => *other,
+        })
+        .collect();
+    BASE64.decode(safe).ok()
+}
+
 /// What a run of hexadecimal digits says.
 pub(super) fn unhex(run: &[u8]) -> Vec<Vec<u8>> {
     let digits: Vec<u8> = run
@@ -182,6 +196,19 @@ pub(super) fn inflated(bytes: &[u8], limit: usize) -> Result<Option<Vec<u8>>, ()
     } else {
         Ok((!out.is_empty()).then_some(out))
     }
+}
+
+/// Whether bytes are likely to be text: nineteen of twenty are printed or of another script, seven of ten are printed.
+pub(super) fn is_text(bytes: &[u8]) -> bool {
+    let (mut printed, mut others) = (0, 0);
+    for byte in bytes {
+        match byte {
+            9 | 10 | 13 | 32..=126 => printed += 1,
+            128.. => others += 1,
+            _ => {}
+        }
+    }
+    (printed + others) * 20 >= bytes.len() * 19 && printed * 10 >= bytes.len() * 7
 }
 
 /// Whether a stretch of 24 bytes reads like text.

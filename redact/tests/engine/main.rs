@@ -6,6 +6,7 @@ mod clean;
 mod cli;
 mod encodings;
 mod gate;
+mod independence;
 mod parts;
 mod planted;
 mod properties;

@@ -48,7 +48,7 @@ fn piece() -> impl Strategy<Value = String> {
     prop_oneof![4 => known.prop_map(str::to_owned), 1 => "[ -~]{0,12}"]
 }
 
-fn text() -> impl Strategy<Value = String> {
+pub fn text() -> impl Strategy<Value = String> {
     proptest::collection::vec(piece(), 0..14).prop_map(|pieces| pieces.concat())
 }
 
