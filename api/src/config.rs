@@ -63,6 +63,8 @@ pub struct Config {
     pub retention_tick: Duration,
     /// Where spans are sent, by a program that was built for it.
     pub collector: Option<Collector>,
+    /// The built dashboard.
+    pub ui_dir: Option<PathBuf>,
 }
 
 /// Where the gateway takes exec calls.

@@ -21,6 +21,7 @@ pub(crate) mod sessions;
 mod settle_wait;
 pub(crate) mod transcript;
 pub(crate) mod turns;
+mod ui;
 mod validate;
 pub(crate) mod views;
 
@@ -44,6 +45,7 @@ use crate::tickets::AttachTickets;
 pub use error::ApiError;
 pub use remote::Reports;
 pub use sandbox_calls::{Activity, SandboxCalls};
+pub use ui::{Ui, UiFault};
 
 /// Everything the handlers share.
 pub struct Api {
@@ -153,13 +155,19 @@ routes! {
     get "/openapi.json" => crate::openapi::serve;
 }
 
-/// The whole service: routes, problems for what is no route, and the layers around all of it.
+/// The whole service without a dashboard.
 pub fn router(api: Arc<Api>) -> Router {
+    router_with(api, None)
+}
+
+/// The whole service: routes, the dashboard where there is one, problems for what is no route, and the layers around all of it.
+pub fn router_with(api: Arc<Api>, ui: Option<Ui>) -> Router {
     let metrics = api.metrics.clone();
     let router = routes()
+        .with_state(api)
+        .merge(ui::routes(ui))
         .fallback(|| async { ApiError::from(Code::NotFound) })
-        .method_not_allowed_fallback(|| async { ApiError::from(Code::MethodNotAllowed) })
-        .with_state(api);
+        .method_not_allowed_fallback(|| async { ApiError::from(Code::MethodNotAllowed) });
     layers::around(router, metrics)
 }
 

@@ -26,7 +26,7 @@ use crate::exec_client::ExecClient;
 use crate::export::Exporter;
 use crate::housekeeping;
 use crate::http::serve::{Drained, serve as listen};
-use crate::http::{Api, Reports, router};
+use crate::http::{Api, Reports, Ui, router_with};
 use crate::metrics::Metrics;
 use crate::notices::Notices;
 use crate::proof::Notary;
@@ -51,6 +51,9 @@ pub async fn serve(config: Config) -> anyhow::Result<()> {
     if !missing.is_empty() {
         bail!("the database user lacks grants: {}", missing.join(", "));
     }
+    let ui = config.ui_dir.as_deref();
+    let ui = ui.map(|dir| Ui::load(dir, &config.attach_public_url));
+    let ui = ui.transpose().context("BEX_UI_DIR")?;
     let rest = bind(config.listen).await?;
     let admin_port = bind(config.admin_listen).await?;
     let source = match &config.listen_database {
@@ -90,7 +93,7 @@ pub async fn serve(config: Config) -> anyhow::Result<()> {
     let rest = tokio::spawn(listen(
         rest,
         "rest",
-        router(api),
+        router_with(api, ui),
         metrics.http.clone(),
         stop_rest.clone(),
         limits::API_DRAIN,

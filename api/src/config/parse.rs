@@ -128,6 +128,7 @@ pub(super) fn config(args: &ServeArgs) -> Result<Config, Vec<ConfigFault>> {
             remote_log_days: remote_log_days?,
             retention_tick: retention_tick?,
             collector,
+            ui_dir: args.ui_dir.clone(),
         })
     })();
     match built {

@@ -112,6 +112,9 @@ pub struct ServeArgs {
     /// Directory of recordings for the player
     #[arg(long, env = "BEX_PLAY_DIR")]
     pub play_dir: Option<PathBuf>,
+    /// Directory of the built dashboard, served under /ui
+    #[arg(long, env = "BEX_UI_DIR")]
+    pub ui_dir: Option<PathBuf>,
     /// JSON file: secretRef to value
     #[arg(long, env = "BEX_SECRETS_FILE")]
     pub secrets_file: Option<PathBuf>,
