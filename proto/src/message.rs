@@ -1,7 +1,10 @@
 //! Messages and the turns behind them: the rows that people and workflows read, whatever agent spoke.
 
-use serde::{Deserialize, Serialize};
+use std::fmt;
+
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::session::words;
 
@@ -81,7 +84,7 @@ pub enum Block {
         /// The tool.
         name: String,
         /// Its input; a string where the provider's was no JSON.
-        input: Value,
+        input: Json,
         /// It was cut off.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         partial: bool,
@@ -91,11 +94,48 @@ pub enum Block {
         /// The call.
         tool_use_id: String,
         /// As the provider has it: text, or blocks.
-        content: Value,
+        content: Json,
         /// The tool failed.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         is_error: bool,
     },
+}
+
+/// Any JSON, kept as its compact text: many small values cost their bytes, not a tree's.
+#[derive(Clone, Serialize)]
+#[serde(transparent)]
+pub struct Json(Box<RawValue>);
+
+impl Json {
+    /// The text.
+    pub fn get(&self) -> &str {
+        self.0.get()
+    }
+}
+
+impl From<Value> for Json {
+    fn from(value: Value) -> Self {
+        Self(serde_json::value::to_raw_value(&value).expect("a JSON value always serialises"))
+    }
+}
+
+impl<'de> Deserialize<'de> for Json {
+    /// By way of a tree: a tagged block's fields are buffered before its kind is known.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Value::deserialize(deserializer).map(Self::from)
+    }
+}
+
+impl PartialEq for Json {
+    fn eq(&self, other: &Self) -> bool {
+        self.get() == other.get()
+    }
+}
+
+impl fmt::Debug for Json {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.get())
+    }
 }
 
 /// Events that never arrived: first and last index, both included.

@@ -9,7 +9,7 @@ use bex_proto::remote::RemoteState;
 use bex_proto::{Chain, RemoteSessionId};
 use bex_store::remote::{Decided, Ending};
 use bex_store::{Db, StoreError};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -20,12 +20,12 @@ use super::pass::{Looked, Standing, look};
 
 /// Looks at once: the store has 16 connections for everything.
 const PARALLEL: usize = 4;
-/// What builders may hold in memory between looks; beyond, a session is read again from its cursor.
+/// What builders may hold in memory between looks; beyond, one that rests is read again from its cursor, and one that looks keeps its place.
 const HELD_BYTES: usize = 64 * 1024 * 1024;
 /// Builders that are kept between looks.
 const HELD: usize = 1000;
 /// Between two looks at a session whose reports do not stop: each look writes the row that every report needs.
-const LOOK_PAUSE: Duration = Duration::from_millis(25);
+const LOOK_PAUSE: Duration = Duration::from_millis(100);
 /// How often sessions with a gap or an end to come are looked for.
 const SWEEP: Duration = Duration::from_secs(1);
 /// Events that nobody has read for this long belong to a process that died.
@@ -54,8 +54,8 @@ struct Shared {
 /// One session's work.
 #[derive(Debug)]
 enum Work {
-    /// Somebody looks; `again`: something came meanwhile.
-    Looking { again: bool },
+    /// Somebody looks, or waits for a place to; `again`: something came meanwhile.
+    Looking { again: bool, bytes: usize },
     /// Nobody does; where the builder stands.
     Resting(Box<Standing>),
 }
@@ -144,25 +144,37 @@ impl Shared {
     /// Marks a session as being looked at, unless somebody does.
     fn begin(&self, session: &RemoteSessionId) -> Option<Option<Standing>> {
         let mut sessions = self.lock();
-        if let Some(Work::Looking { again }) = sessions.get_mut(session) {
+        if let Some(Work::Looking { again, .. }) = sessions.get_mut(session) {
             *again = true;
             return None;
         }
-        let looking = Work::Looking { again: false };
-        match sessions.insert(session.clone(), looking) {
-            Some(Work::Resting(standing)) => Some(Some(*standing)),
-            _ => Some(None),
-        }
+        let standing = match sessions.remove(session) {
+            Some(Work::Resting(standing)) => Some(*standing),
+            _ => None,
+        };
+        let looking = Work::Looking {
+            again: false,
+            bytes: standing.as_ref().map_or(0, Standing::bytes),
+        };
+        sessions.insert(session.clone(), looking);
+        Some(standing)
     }
 
     /// Looks until there is nothing more.
     async fn work(self: Arc<Self>, session: RemoteSessionId, mut standing: Option<Standing>) {
         let mut failures = 0;
+        let mut place = None;
         loop {
-            let looked = self
-                .cancel
-                .run_until_cancelled(self.once(&session, standing.take()))
-                .await;
+            let begun = place.take();
+            let at = standing.take();
+            let once = async {
+                let place = match begun {
+                    Some(place) => place,
+                    None => self.place().await,
+                };
+                (look(&self.db, &session, at).await, place)
+            };
+            let (looked, held) = self.cancel.run_until_cancelled(once).await.unzip();
             if let Some(looked) = &looked {
                 self.metrics.looked(match looked {
                     Ok(_) => TickResult::Ok,
@@ -170,9 +182,16 @@ impl Shared {
                 });
             }
             match looked {
-                Some(Ok(Looked::Again(at))) => standing = at,
+                Some(Ok(Looked::Again(at))) => {
+                    // others may wait with what they hold; where that is too much, whoever has begun gets to its end
+                    if self.note(&session, at.as_ref()) > HELD_BYTES {
+                        place = held;
+                    }
+                    standing = at;
+                }
                 Some(Ok(Looked::Done(at))) => match self.rest(&session, Some(at)) {
                     Some(at) => {
+                        drop(held);
                         standing = at;
                         let pause = sleep(LOOK_PAUSE);
                         let _ = self.cancel.run_until_cancelled(pause).await;
@@ -197,17 +216,20 @@ impl Shared {
         }
     }
 
-    async fn once(
-        &self,
-        session: &RemoteSessionId,
-        standing: Option<Standing>,
-    ) -> Result<Looked, StoreError> {
-        let _place = self
-            .places
+    async fn place(&self) -> SemaphorePermit<'_> {
+        self.places
             .acquire()
             .await
-            .expect("the semaphore is never closed");
-        look(&self.db, session, standing).await
+            .expect("the semaphore is never closed")
+    }
+
+    /// What all builders hold, now that this one holds so much.
+    fn note(&self, session: &RemoteSessionId, standing: Option<&Standing>) -> usize {
+        let mut sessions = self.lock();
+        if let Some(Work::Looking { bytes, .. }) = sessions.get_mut(session) {
+            *bytes = standing.map_or(0, Standing::bytes);
+        }
+        sessions.values().map(Work::bytes).sum()
     }
 
     /// Puts the builder away, or hands it back because something came meanwhile.
@@ -217,9 +239,10 @@ impl Shared {
         standing: Option<Standing>,
     ) -> Option<Option<Standing>> {
         let mut sessions = self.lock();
-        if let Some(Work::Looking { again }) = sessions.get_mut(session)
+        if let Some(Work::Looking { again, bytes }) = sessions.get_mut(session)
             && std::mem::take(again)
         {
+            *bytes = standing.as_ref().map_or(0, Standing::bytes);
             return Some(standing);
         }
         sessions.remove(session);
@@ -251,7 +274,7 @@ impl Shared {
 impl Work {
     fn bytes(&self) -> usize {
         match self {
-            Self::Looking { .. } => 0,
+            Self::Looking { bytes, .. } => *bytes,
             Self::Resting(standing) => standing.bytes(),
         }
     }

@@ -23,9 +23,9 @@ pub fn of(message: &Message, block: &Block) -> Option<String> {
         let id = message.id.as_deref().filter(|id| !id.is_empty())?;
         Some(format!("{}:{kind}:{}", bounded(id), hash(text)))
     };
-    let own = |kind: &str, id: &str, content: String| match id.len() {
+    let own = |kind: &str, id: &str, content: &str| match id.len() {
         0 => None,
-        1..SHORT => Some(format!("{kind}:{id}:{}", hash(&content))),
+        1..SHORT => Some(format!("{kind}:{id}:{}", hash(content))),
         _ => Some(format!("{kind}:{}", bounded(id))),
     };
     match block {
@@ -34,12 +34,12 @@ pub fn of(message: &Message, block: &Block) -> Option<String> {
         Block::Reasoning { text } => of_message("reasoning", text),
         Block::ToolUse {
             id, name, input, ..
-        } => own("call", id, format!("{name}\n{input}")),
+        } => own("call", id, &[name, "\n", input.get()].concat()),
         Block::ToolResult {
             tool_use_id,
             content,
             ..
-        } => own("result", tool_use_id, content.to_string()),
+        } => own("result", tool_use_id, content.get()),
     }
 }
 

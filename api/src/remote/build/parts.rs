@@ -16,23 +16,18 @@ pub fn of_parts<'a>(parts: impl Iterator<Item = &'a str>) -> Vec<Block> {
             turn.hear(&part);
         }
     }
-    let kept = turn.blocks.into_iter().filter_map(|block| match block {
-        Block::Text { text, .. } if text.is_empty() => None,
-        Block::Thinking { thinking, .. } if thinking.is_empty() => None,
-        Block::ToolUse {
-            id,
-            name,
-            input: Value::String(input),
-            partial: true,
-        } => Some(Block::ToolUse {
-            id,
-            name,
-            input: json::in_text(&input),
-            partial: true,
-        }),
-        other => Some(other),
-    });
-    kept.collect()
+    for (at, input) in turn.inputs {
+        if let Block::ToolUse { input: cut, .. } = &mut turn.blocks[at] {
+            *cut = json::in_text(&input).into();
+        }
+    }
+    let says_something = |block: &Block| match block {
+        Block::Text { text, .. } => !text.is_empty(),
+        Block::Thinking { thinking, .. } => !thinking.is_empty(),
+        _ => true,
+    };
+    turn.blocks.retain(says_something);
+    turn.blocks
 }
 
 #[derive(Default)]
@@ -41,6 +36,8 @@ struct Turn {
     bytes: usize,
     /// Where what has begun goes: an id, and what it is of.
     open: HashMap<(Kind, String), usize>,
+    /// Inputs of calls that have begun, by their block.
+    inputs: HashMap<usize, String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -100,31 +97,30 @@ impl Turn {
             Kind::Call => Block::ToolUse {
                 id: id.to_owned(),
                 name,
-                input: Value::String(String::new()),
+                input: Value::Null.into(),
                 partial,
             },
         };
         if let Some(at) = self.push(block) {
+            if kind == Kind::Call {
+                self.inputs.insert(at, String::new());
+            }
             self.open.insert((kind, id.to_owned()), at);
         }
     }
 
     fn more(&mut self, kind: Kind, id: &str, delta: &str) {
-        let at = self.open.get(&(kind, id.to_owned()));
-        let Some(block) = at.and_then(|at| self.blocks.get_mut(*at)) else {
+        let Some(&at) = self.open.get(&(kind, id.to_owned())) else {
             return;
         };
         if self.bytes + delta.len() > limits::TURN_BLOCK_BYTES {
             return;
         }
         self.bytes += delta.len();
-        match block {
-            Block::Text { text, .. } => text.push_str(delta),
-            Block::Thinking { thinking, .. } => thinking.push_str(delta),
-            Block::ToolUse {
-                input: Value::String(input),
-                ..
-            } => input.push_str(delta),
+        match (&mut self.blocks[at], self.inputs.get_mut(&at)) {
+            (Block::Text { text, .. }, _) => text.push_str(delta),
+            (Block::Thinking { thinking, .. }, _) => thinking.push_str(delta),
+            (_, Some(input)) => input.push_str(delta),
             _ => {}
         }
     }
@@ -143,12 +139,14 @@ impl Turn {
         let block = Block::ToolUse {
             id: id.to_owned(),
             name: name.to_owned(),
-            input,
+            input: input.into(),
             partial: false,
         };
-        let at = self.open.remove(&(Kind::Call, id.to_owned()));
-        match at.and_then(|at| self.blocks.get_mut(at)) {
-            Some(begun) => *begun = block,
+        match self.open.remove(&(Kind::Call, id.to_owned())) {
+            Some(at) => {
+                self.inputs.remove(&at);
+                self.blocks[at] = block;
+            }
             None => {
                 self.push(block);
             }
@@ -158,7 +156,7 @@ impl Turn {
     fn answered(&mut self, id: &str, content: Value, is_error: bool) {
         self.push(Block::ToolResult {
             tool_use_id: id.to_owned(),
-            content,
+            content: content.into(),
             is_error,
         });
     }

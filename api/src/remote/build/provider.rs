@@ -152,7 +152,7 @@ fn call(id: &str, name: &str, input: Value) -> Block {
     Block::ToolUse {
         id: id.to_owned(),
         name: name.to_owned(),
-        input,
+        input: input.into(),
         partial: false,
     }
 }
@@ -160,7 +160,7 @@ fn call(id: &str, name: &str, input: Value) -> Block {
 fn result(id: &str, content: Value, is_error: bool) -> Block {
     Block::ToolResult {
         tool_use_id: id.to_owned(),
-        content,
+        content: content.into(),
         is_error,
     }
 }

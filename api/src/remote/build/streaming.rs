@@ -117,7 +117,7 @@ impl Streaming {
                 Started::ToolUse { id, name, input } => Block::ToolUse {
                     id,
                     name,
-                    input: json::in_text(&input),
+                    input: json::in_text(&input).into(),
                     partial,
                 },
             }

@@ -101,7 +101,7 @@ fn what_never_came_whole_is_kept_and_marked_when_the_turn_is_cut() {
     let call = |input: Value, partial| Block::ToolUse {
         id: "toolu_01Partial00000000001".to_owned(),
         name: "Bash".to_owned(),
-        input,
+        input: input.into(),
         partial,
     };
     assert_eq!(

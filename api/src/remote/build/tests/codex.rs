@@ -18,7 +18,7 @@ fn codex_events_are_turns() {
     assert_eq!(evidence_ids(&told), ["item_1", "item_2"]);
     let answer = Block::ToolResult {
         tool_use_id: "item_1".to_owned(),
-        content: json!("docs\nREADME.md\n"),
+        content: json!("docs\nREADME.md\n").into(),
         is_error: false,
     };
     assert_eq!(told[2], answer);
@@ -36,7 +36,7 @@ fn a_resumed_conversation_numbers_its_items_anew_and_loses_none() {
     );
     let failed = Block::ToolResult {
         tool_use_id: "item_2".to_owned(),
-        content: json!({"message": "no such server"}),
+        content: json!({"message": "no such server"}).into(),
         is_error: true,
     };
     assert_eq!(second[1], failed);

@@ -1,6 +1,7 @@
 //! Gaps, bounds, the end, and what is no line of JSON.
 
 use bex_proto::limits::{REMOTE_LINE_BYTES, TURN_BLOCK_BYTES, TURN_BLOCKS, TURN_TEXT_BYTES};
+use bex_proto::message::Json;
 
 use super::*;
 
@@ -113,7 +114,7 @@ fn what_the_store_cannot_hold_is_mended_wherever_it_stands() {
     let odd = r#"{"type":"assistant","message":{"content":[{"type":"text","text":"a\u0000b\ud800c\ud83d\ude00\\ud800\\u0000"},{"type":"tool_use","id":"t","name":"f","input":{"k\u0000":["\udc00"]}}]}}"#;
     let arguments = r#"{"type":"function_call","call_id":"c","name":"f","arguments":"{\"x\":\"\\u0000\\ud83d\"}"}"#;
     let turns = recorded(&format!("{odd}\n{arguments}\n"));
-    let inputs: Vec<Value> = blocks(&turns[0])
+    let inputs: Vec<Json> = blocks(&turns[0])
         .into_iter()
         .filter_map(|block| match block {
             Block::ToolUse { input, .. } => Some(input),
@@ -127,8 +128,8 @@ fn what_the_store_cannot_hold_is_mended_wherever_it_stands() {
     assert_eq!(
         inputs,
         [
-            json!({"k\u{fffd}": ["\u{fffd}"]}),
-            json!({"x": "\u{fffd}\u{fffd}"})
+            json!({"k\u{fffd}": ["\u{fffd}"]}).into(),
+            json!({"x": "\u{fffd}\u{fffd}"}).into()
         ]
     );
 }

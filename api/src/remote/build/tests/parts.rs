@@ -29,12 +29,12 @@ fn parts_of_an_agent_session_are_the_same_blocks() {
     let call = |id: &str, name: &str, input: Value, partial| Block::ToolUse {
         id: id.to_owned(),
         name: name.to_owned(),
-        input,
+        input: input.into(),
         partial,
     };
     let result = |id: &str, content: &str, is_error| Block::ToolResult {
         tool_use_id: id.to_owned(),
-        content: json!(content),
+        content: json!(content).into(),
         is_error,
     };
     let expected = [

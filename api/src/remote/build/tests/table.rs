@@ -217,12 +217,12 @@ fn calls_and_evidence_are_named_once_each_in_order() {
         "use" => Block::ToolUse {
             id: id.to_owned(),
             name: String::new(),
-            input: Value::Null,
+            input: Value::Null.into(),
             partial: false,
         },
         _ => Block::ToolResult {
             tool_use_id: id.to_owned(),
-            content: Value::Null,
+            content: Value::Null.into(),
             is_error: false,
         },
     };
