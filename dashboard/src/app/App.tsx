@@ -1,0 +1,48 @@
+import { useState } from 'react';
+import type { Client } from '../api/client';
+import { ConversationPage } from '../conversation/ConversationPage';
+import { ExecutionPage } from '../executions/ExecutionPage';
+import { ExecutionsPage } from '../executions/ExecutionsPage';
+import { SessionsPage } from '../list/SessionsPage';
+import { RemotePage } from '../remote/RemotePage';
+import { isRemote } from '../api/client';
+import { Frame } from './Frame';
+import { Notices } from './notices';
+import { type Place, usePlace } from './router';
+import { SignIn } from './SignIn';
+import { SignedIn } from './signed';
+
+export function App() {
+  const [client, setClient] = useState<Client | null>(null);
+  const place = usePlace();
+  if (!client) return <SignIn onSignedIn={setClient} />;
+  return (
+    <SignedIn value={client}>
+      <Notices>
+        <Frame place={place} onSignOut={() => setClient(null)}>
+          <Shown place={place} />
+        </Frame>
+      </Notices>
+    </SignedIn>
+  );
+}
+
+function Shown({ place }: { place: Place }) {
+  switch (place.page) {
+    case 'sessions':
+      return <SessionsPage />;
+    case 'session':
+      return isRemote(place.id) ? <RemotePage key={place.id} id={place.id} /> : <ConversationPage key={place.id} id={place.id} />;
+    case 'executions':
+      return <ExecutionsPage />;
+    case 'execution':
+      return <ExecutionPage key={place.id} id={place.id} />;
+    case 'nowhere':
+      return (
+        <main className="page">
+          <h1>Nothing here</h1>
+          <p>This address leads nowhere.</p>
+        </main>
+      );
+  }
+}

@@ -1,0 +1,29 @@
+import { useEffect, useRef } from 'react';
+
+/** Runs `look` again and again while the tab is seen, at once when it is seen again; `look` says when to come back, in ms. */
+export function usePoll(look: () => Promise<number | undefined>, deps: readonly unknown[]): void {
+  const latest = useRef(look);
+  latest.current = look;
+  useEffect(() => {
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    let running = false;
+    let ended = false;
+    const run = async () => {
+      clearTimeout(timer);
+      if (running || ended || document.visibilityState === 'hidden') return;
+      running = true;
+      const pause = await latest.current();
+      running = false;
+      if (pause !== undefined && !ended) timer = setTimeout(run, pause);
+    };
+    void run();
+    document.addEventListener('visibilitychange', run);
+    window.addEventListener('online', run);
+    return () => {
+      ended = true;
+      clearTimeout(timer);
+      document.removeEventListener('visibilitychange', run);
+      window.removeEventListener('online', run);
+    };
+  }, deps);
+}

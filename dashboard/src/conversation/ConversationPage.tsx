@@ -1,0 +1,101 @@
+import { useEffect, useMemo, useRef } from 'react';
+import { useTell } from '../app/notices';
+import { Link } from '../app/Link';
+import { useClient } from '../app/signed';
+import { isLive } from '../list/item';
+import { CallTimes, Times } from './callTimes';
+import { Composer } from './Composer';
+import { ConversationView } from './ConversationView';
+import { Banner } from './DataRow';
+import type { Row } from './row';
+import { textOf } from './row';
+import { SessionHeader } from './SessionHeader';
+import { useConversation } from './useConversation';
+import { useTurns } from './useTurns';
+
+/** One agent session: what was said, live, and the means to steer it. */
+export function ConversationPage({ id }: { id: string }) {
+  const client = useClient();
+  const tell = useTell();
+  const { session, turns, error: missing, look } = useTurns(id);
+  const conversation = useConversation(client, id, look);
+  const { rows, link, isSpeaking } = conversation;
+  const latest = useRef(session);
+  latest.current = session;
+  const times = useMemo(() => new CallTimes(client, id, () => latest.current), [client, id]);
+
+  // somebody else asked for a turn: the stream that ended is gone on with
+  const seen = useMemo(() => rows.reduce((last, row) => (row.kind === 'turn' ? Math.max(last, row.turn) : last), 0), [rows]);
+  const begun = session?.counters.turns ?? 0;
+  const { readOn } = conversation;
+  useEffect(() => {
+    if (link === 'idle' && begun > seen && !conversation.error) readOn();
+  }, [link, begun, seen, readOn, conversation.error]);
+
+  if (missing?.status === 404 || missing?.status === 403) {
+    return (
+      <main className="page" id="content">
+        <h1>No such session</h1>
+        <p>It does not exist, or not for you.</p>
+        <Link to="">All sessions</Link>
+      </main>
+    );
+  }
+  const open = turns.at(-1)?.verdict === 'open' ? turns.at(-1) : undefined;
+  const stop = async () => {
+    const turn = open?.turn ?? seen;
+    try {
+      await client.stopTurn(id, turn);
+      tell.say(`Turn ${turn} is asked to stop.`);
+    } catch (error) {
+      tell.fail(error);
+    }
+  };
+  const isBusy = isSpeaking && (open !== undefined || link !== 'idle');
+  return (
+    <main className="session-page" id="content" tabIndex={-1}>
+      {session && <SessionHeader session={session} title={session.title ?? firstPrompt(rows) ?? id} link={link} text={() => rows.map(textOf).join('\n\n')} onChanged={look} />}
+      <Times value={times}>
+        <ConversationView
+          rows={rows}
+          turns={turns}
+          isLive={session !== undefined && (isSpeaking || isLive(session.phase))}
+          isLoading={link === 'opening' || (isSpeaking && !session)}
+          banner={
+            conversation.error && (
+              <Banner tone="bad">
+                <span role="alert">{conversation.error.message}</span>{' '}
+                <button type="button" onClick={conversation.readAgain}>
+                  Read again
+                </button>
+              </Banner>
+            )
+          }
+          footer={
+            session && (
+              <Composer
+                refusal={refusalOf(session.kind, session.phase, session.archivedAt)}
+                isSpeaking={isBusy}
+                onSend={conversation.send}
+                onStop={open ? () => void stop() : undefined}
+              />
+            )
+          }
+        />
+      </Times>
+    </main>
+  );
+}
+
+/** What a session without a title is called. */
+function firstPrompt(rows: readonly Row[]): string | undefined {
+  const first = rows[0];
+  return first?.kind === 'turn' ? first.prompt.text.split('\n', 1)[0]?.slice(0, 120) || undefined : undefined;
+}
+
+function refusalOf(kind: string, phase: string, archivedAt: string | undefined): string | undefined {
+  if (kind === 'autonomous') return 'This session belongs to a workflow: it takes no turns from people.';
+  if (archivedAt) return 'This session is archived. Bring it back to say more.';
+  if (phase === 'canceling' || phase === 'canceled') return 'This session was canceled.';
+  return undefined;
+}

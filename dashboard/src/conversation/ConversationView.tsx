@@ -1,0 +1,225 @@
+import { type ReactNode, useCallback, useEffect, useMemo, useRef, useState } from 'react';
+import type { Turn } from '../api/types';
+import { Dialog } from '../app/Dialog';
+import { useTell } from '../app/notices';
+import { Outline } from '../player/Outline';
+import { Player } from '../player/Player';
+import { useReplay } from '../player/useReplay';
+import { type ListHandle, VirtualList } from '../virtual/VirtualList';
+import { FindBar } from './FindBar';
+import { Opened } from './opened';
+import { indexOf, reaches } from './places';
+import { RowView } from './RowView';
+import type { Row } from './row';
+import type { Deed } from './useKeys';
+import { HELP, useKeys } from './useKeys';
+import { useFind, useHighlight } from './useFind';
+
+interface Props {
+  rows: readonly Row[];
+  turns: readonly Turn[];
+  /** Whether more is being said. */
+  isLive: boolean;
+  /** Whether the rows are still on their way. */
+  isLoading: boolean;
+  banner?: ReactNode;
+  footer?: ReactNode;
+}
+
+const GUESSES: Partial<Record<Row['kind'], number>> = { turn: 120, tool: 52, reasoning: 40, data: 90 };
+const LINE_PX = 24;
+const LINE_CHARS = 90;
+
+const guess = (row: Row): number => GUESSES[row.kind] ?? (row.kind === 'text' ? 24 + LINE_PX * Math.ceil(row.text.length / LINE_CHARS) : 48);
+
+/** A conversation with its time line, its keys, and what is looked for in it. */
+export function ConversationView({ rows, turns, isLive, isLoading, banner, footer }: Props) {
+  const tell = useTell();
+  const list = useRef<ListHandle>(null);
+  const root = useRef<HTMLDivElement>(null);
+  const opened = useRef(new Opened()).current;
+  const [marked, setMarked] = useState<string>();
+  const [seen, setSeen] = useState({ first: 0, last: 0, atEnd: true });
+  const [isHelping, setHelping] = useState(false);
+  const [hasKeys, setKeys] = useState(true);
+  const [hasOutline, setOutline] = useState(() => window.matchMedia('(min-width: 62rem)').matches);
+  const [words, setWords] = useState<string>();
+  const [foundAt, setFoundAt] = useState(0);
+  const replay = useReplay(rows, turns);
+  const shown = replay.rows;
+  const found = useFind(shown, words ?? '');
+  const byTurn = useMemo(() => new Map(turns.map(turn => [turn.turn, turn])), [turns]);
+  useHighlight(root.current, words ?? '', shown === rows ? seen : shown);
+
+  const jump = useCallback(
+    (index: number) => {
+      const row = shown[index];
+      if (!row) return;
+      setMarked(row.key);
+      list.current?.show(index);
+      focusRow(root.current, index);
+    },
+    [shown],
+  );
+
+  useDeepLink(rows, isLoading, jump);
+
+  const step = (to: 1 | -1) => {
+    if (found.length === 0) return;
+    const next = (foundAt + to + found.length) % found.length;
+    setFoundAt(next);
+    setMarked(shown[found[next] as number]?.key);
+    list.current?.show(found[next] as number);
+  };
+  useEffect(() => {
+    setFoundAt(0);
+    if (found[0] !== undefined) {
+      setMarked(shown[found[0]]?.key);
+      list.current?.show(found[0]);
+    }
+    // only what was found anew moves the reader
+  }, [found]);
+
+  const act = (deed: Deed) => {
+    const at = marked === undefined ? -1 : shown.findIndex(row => row.key === marked);
+    const from = at >= 0 ? at : (list.current?.first() ?? 0) - 1;
+    const turnAfter = (step: 1 | -1) => {
+      for (let i = Math.max(0, from) + step; i >= 0 && i < shown.length; i += step) if (shown[i]?.kind === 'turn') return i;
+      return from;
+    };
+    switch (deed) {
+      case 'next':
+        return jump(Math.min(shown.length - 1, from + 1));
+      case 'previous':
+        return jump(Math.max(0, from - 1));
+      case 'nextTurn':
+        return jump(turnAfter(1));
+      case 'previousTurn':
+        return jump(turnAfter(-1));
+      case 'first':
+        return jump(0);
+      case 'last':
+        return jump(shown.length - 1);
+      case 'open':
+        return root.current?.querySelector<HTMLElement>('[data-marked] [aria-expanded]')?.click();
+      case 'find':
+        return setWords(old => old ?? '');
+      case 'help':
+        return setHelping(true);
+      case 'play':
+        return replay.isOn ? replay.play(!replay.isPlaying) : replay.turnOn();
+      case 'copyLink':
+        return void copyLink(shown[at]?.place).then(said => tell.say(said));
+    }
+  };
+  useKeys(hasKeys, act);
+
+  const current = shown[seen.first]?.turn ?? 0;
+  return (
+    <div className="conversation" ref={root}>
+      <div className="tools" role="toolbar" aria-label="Conversation">
+        <button type="button" className="quiet" aria-pressed={hasOutline} onClick={() => setOutline(!hasOutline)}>
+          Time line
+        </button>
+        <button type="button" className="quiet" aria-pressed={words !== undefined} onClick={() => setWords(words === undefined ? '' : undefined)}>
+          Find
+        </button>
+        <button type="button" className="quiet" aria-pressed={replay.isOn} disabled={rows.length === 0} onClick={replay.isOn ? replay.turnOff : replay.turnOn}>
+          Replay
+        </button>
+        <button type="button" className="quiet" aria-haspopup="dialog" onClick={() => setHelping(true)}>
+          Keys
+        </button>
+        {words !== undefined && (
+          <FindBar words={words} found={found.length} at={foundAt} onWords={setWords} onStep={step} onClose={() => setWords(undefined)} />
+        )}
+      </div>
+      {banner}
+      <div className="conversation-main">
+        <VirtualList
+          ref={list}
+          items={shown}
+          guess={guess}
+          label="Conversation"
+          follows={isLive || replay.isPlaying}
+          busy={isLoading}
+          onSeen={(first, last, atEnd) => {
+            if (first !== seen.first || last !== seen.last || atEnd !== seen.atEnd) setSeen({ first, last, atEnd });
+          }}
+          render={(row, index) => (
+            <RowView row={row} index={index} count={shown.length} turn={byTurn.get(row.turn)} opened={opened} isMarked={row.key === marked} />
+          )}
+        />
+        {isLive && !seen.atEnd && (
+          <button type="button" className="to-end" onClick={() => list.current?.toEnd()}>
+            To the newest
+          </button>
+        )}
+        {hasOutline && <Outline rows={rows} turns={turns} current={current} onJump={jump} />}
+      </div>
+      {replay.isOn ? <Player replay={replay} all={rows} /> : footer}
+      {isHelping && <Help hasKeys={hasKeys} onKeys={setKeys} onClose={() => setHelping(false)} />}
+    </div>
+  );
+}
+
+/** Focus follows to a row as soon as it is drawn. */
+function focusRow(root: HTMLElement | null, index: number): void {
+  requestAnimationFrame(() =>
+    requestAnimationFrame(() => {
+      root?.querySelector<HTMLElement>(`.list-row[data-index="${index}"] > article`)?.focus({ preventScroll: true });
+    }),
+  );
+}
+
+async function copyLink(place: string | undefined): Promise<string> {
+  if (!place) return 'This entry has no address of its own.';
+  window.history.replaceState(null, '', `#${place}`);
+  await navigator.clipboard.writeText(window.location.href).catch(() => {});
+  return 'The link is copied.';
+}
+
+/** Leads to the part that the address names, as soon as it is there. */
+function useDeepLink(rows: readonly Row[], isLoading: boolean, jump: (index: number) => void): void {
+  const wanted = useRef(window.location.hash.slice(1));
+  useEffect(() => {
+    const changed = () => {
+      const place = window.location.hash.slice(1);
+      const index = indexOf(rows, place);
+      if (index >= 0) jump(index);
+      else wanted.current = place;
+    };
+    window.addEventListener('hashchange', changed);
+    return () => window.removeEventListener('hashchange', changed);
+  }, [rows, jump]);
+  useEffect(() => {
+    if (!wanted.current || (isLoading && !reaches(rows, wanted.current))) return;
+    const index = indexOf(rows, wanted.current);
+    if (index < 0) return;
+    wanted.current = '';
+    jump(index);
+  }, [rows, isLoading, jump]);
+}
+
+function Help({ hasKeys, onKeys, onClose }: { hasKeys: boolean; onKeys: (hasKeys: boolean) => void; onClose: () => void }) {
+  return (
+    <Dialog title="Keys" onClose={onClose}>
+      <dl className="keys">
+        {HELP.map(([keys, what]) => (
+          <div key={keys}>
+            <dt>
+              <kbd>{keys}</kbd>
+            </dt>
+            <dd>{what}</dd>
+          </div>
+        ))}
+      </dl>
+      <label className="check">
+        <input type="checkbox" checked={hasKeys} onChange={event => onKeys(event.target.checked)} /> Use these keys
+      </label>
+      <form method="dialog" className="row end">
+        <button type="submit">Close</button>
+      </form>
+    </Dialog>
+  );
+}

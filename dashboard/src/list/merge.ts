@@ -1,0 +1,60 @@
+import type { Item } from './item';
+import { newestFirst } from './item';
+
+/** One page of one list, and where its next begins. */
+export interface Piece {
+  items: Item[];
+  next: string | undefined;
+}
+
+export type Load = (cursor: string | undefined, limit: number) => Promise<Piece>;
+
+interface Source {
+  load: Load;
+  ready: Item[];
+  cursor: string | undefined;
+  isDone: boolean;
+}
+
+const PAGE = 50;
+
+/** Several lists, each newest first, read as one: an item is given out only when no list can hold a newer one. */
+export class Merged {
+  readonly #sources: Source[];
+
+  constructor(loads: readonly Load[]) {
+    this.#sources = loads.map(load => ({ load, ready: [], cursor: undefined, isDone: false }));
+  }
+
+  get isDone(): boolean {
+    return this.#sources.every(source => source.isDone && source.ready.length === 0);
+  }
+
+  /** The next items, at most so many; fewer only at the end. */
+  async take(most: number): Promise<Item[]> {
+    const taken: Item[] = [];
+    while (taken.length < most) {
+      await Promise.all(this.#sources.filter(source => source.ready.length === 0 && !source.isDone).map(fill));
+      const heads = this.#sources.filter(source => source.ready.length > 0);
+      if (heads.length === 0) break;
+      if (this.#sources.some(source => source.ready.length === 0 && !source.isDone)) continue;
+      const newest = heads.reduce((a, b) => (newestFirst(a.ready[0] as Item, b.ready[0] as Item) <= 0 ? a : b));
+      taken.push(newest.ready.shift() as Item);
+    }
+    return taken;
+  }
+}
+
+async function fill(source: Source): Promise<void> {
+  const { items, next } = await source.load(source.cursor, PAGE);
+  source.ready.push(...items);
+  source.cursor = next;
+  source.isDone = next === undefined;
+}
+
+/** What is known, with what was looked at again: newer versions win, and what is new stands where it belongs. */
+export function refreshed(known: readonly Item[], again: readonly Item[]): Item[] {
+  const byId = new Map(known.map(item => [item.id, item]));
+  for (const item of again) byId.set(item.id, item);
+  return [...byId.values()].sort(newestFirst);
+}

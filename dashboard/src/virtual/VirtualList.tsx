@@ -1,0 +1,165 @@
+import { type KeyboardEvent, type ReactNode, type Ref, useImperativeHandle, useLayoutEffect, useReducer, useRef } from 'react';
+import { Heights } from './heights';
+
+export interface Keyed {
+  key: string;
+}
+
+/** What a page may ask of its list. */
+export interface ListHandle {
+  /** Brings a row into view; its top at the top. */
+  show: (index: number) => void;
+  toEnd: () => void;
+  /** The first row that is seen. */
+  first: () => number;
+}
+
+interface Props<T extends Keyed> {
+  items: readonly T[];
+  guess: (item: T) => number;
+  render: (item: T, index: number) => ReactNode;
+  label: string;
+  /** Whether the list follows its end while the reader is there. */
+  follows: boolean;
+  ref?: Ref<ListHandle>;
+  busy?: boolean;
+  onSeen?: (first: number, last: number, atEnd: boolean) => void;
+  onKeyDown?: (event: KeyboardEvent) => void;
+}
+
+/** Pixels drawn beyond what is seen, on either side. */
+const BEYOND = 800;
+/** So near to the end counts as being there. */
+const NEAR = 40;
+
+/** Draws the rows that are seen, of any number. What the reader looks at stays where it is while rows above it come to their height. */
+export function VirtualList<T extends Keyed>(props: Props<T>) {
+  const { items, guess, render, follows, onSeen } = props;
+  const scroller = useRef<HTMLDivElement>(null);
+  const state = useRef(new ListState<T>()).current;
+  const [, redraw] = useReducer((n: number) => n + 1, 0);
+  state.take(items, guess);
+
+  const box = scroller.current;
+  const height = box?.clientHeight ?? 800;
+  const top = state.wantsEnd && follows ? Math.max(0, state.heights.total - height) : state.top();
+  const first = state.heights.at(top - BEYOND);
+  const last = Math.min(items.length - 1, state.heights.at(top + height + BEYOND));
+  const shown = items.slice(first, last + 1);
+
+  useImperativeHandle(props.ref, () => ({
+    show: index => {
+      state.wantsEnd = false;
+      state.anchor = { key: items[index]?.key ?? '', offset: 0 };
+      redraw();
+    },
+    toEnd: () => {
+      state.wantsEnd = true;
+      redraw();
+    },
+    first: () => state.heights.at(scroller.current?.scrollTop ?? 0),
+  }));
+
+  useLayoutEffect(() => {
+    const box = scroller.current;
+    if (!box) return;
+    if (state.measure(box)) return redraw();
+    const wanted = state.wantsEnd && follows ? box.scrollHeight - box.clientHeight : state.top();
+    if (Math.abs(box.scrollTop - wanted) > 1) {
+      box.scrollTop = wanted;
+      state.ownTop = box.scrollTop;
+    }
+    const isAtEnd = box.scrollHeight - box.clientHeight - box.scrollTop < NEAR;
+    onSeen?.(state.heights.at(box.scrollTop), state.heights.at(box.scrollTop + box.clientHeight), isAtEnd);
+  });
+
+  useLayoutEffect(() => {
+    const box = scroller.current;
+    if (!box) return;
+    const resized = new ResizeObserver(() => redraw());
+    resized.observe(box);
+    const inner = box.firstElementChild;
+    if (inner) resized.observe(inner);
+    return () => resized.disconnect();
+  }, []);
+
+  const scrolled = () => {
+    const box = scroller.current;
+    if (!box) return;
+    if (Math.abs(box.scrollTop - state.ownTop) > 1) state.moved(box.scrollTop, box.scrollHeight - box.clientHeight - box.scrollTop < NEAR);
+    state.ownTop = -1;
+    redraw();
+  };
+
+  return (
+    <div ref={scroller} className="list" role="feed" aria-label={props.label} aria-busy={props.busy ?? false} tabIndex={0} onScroll={scrolled} onKeyDown={props.onKeyDown}>
+      <div className="list-inner" style={{ paddingTop: state.heights.before(first), paddingBottom: Math.max(0, state.heights.total - state.heights.before(last + 1)) }}>
+        {shown.map((item, n) => (
+          <div key={item.key} className="list-row" data-index={first + n}>
+            {render(item, first + n)}
+          </div>
+        ))}
+      </div>
+    </div>
+  );
+}
+
+/** What a list remembers between drawings. */
+class ListState<T extends Keyed> {
+  readonly heights = new Heights();
+  readonly #measured = new Map<string, number>();
+  #items: readonly T[] = [];
+  /** The row at the top of the view, and how much of it is above. */
+  anchor: { key: string; offset: number } | undefined;
+  #anchorIndex = 0;
+  wantsEnd = true;
+  /** Where the list itself scrolled to: no move of the reader. */
+  ownTop = -1;
+
+  take(items: readonly T[], guess: (item: T) => number): void {
+    if (items === this.#items) return;
+    const height = (index: number) => {
+      const item = items[index] as T;
+      return this.#measured.get(item.key) ?? guess(item);
+    };
+    const known = this.#items.length;
+    const isLonger = items.length >= known && known > 0 && items[known - 1]?.key === this.#items[known - 1]?.key && items[0]?.key === this.#items[0]?.key;
+    if (isLonger) this.heights.grow(items.length, height);
+    else this.heights.fill(items.length, height);
+    this.#items = items;
+  }
+
+  /** Where the view is to stand. */
+  top(): number {
+    const { anchor } = this;
+    if (!anchor) return 0;
+    if (this.#items[this.#anchorIndex]?.key !== anchor.key) {
+      const found = this.#items.findIndex(item => item.key === anchor.key);
+      if (found >= 0) this.#anchorIndex = found;
+    }
+    return this.heights.before(this.#anchorIndex) + anchor.offset;
+  }
+
+  /** The reader moved. */
+  moved(top: number, isAtEnd: boolean): void {
+    this.wantsEnd = isAtEnd;
+    this.#anchorIndex = this.heights.at(top);
+    const key = this.#items[this.#anchorIndex]?.key;
+    this.anchor = key === undefined ? undefined : { key, offset: top - this.heights.before(this.#anchorIndex) };
+  }
+
+  /** Looks at what is drawn; whether anything was not as it was thought to be. */
+  measure(box: HTMLElement): boolean {
+    let isNew = false;
+    for (const row of box.querySelectorAll<HTMLElement>('.list-row')) {
+      const index = Number(row.dataset.index);
+      const height = row.getBoundingClientRect().height;
+      if (Math.abs(this.heights.of(index) - height) < 0.5) continue;
+      const key = this.#items[index]?.key;
+      if (key !== undefined) this.#measured.set(key, height);
+      this.heights.set(index, height);
+      isNew = true;
+    }
+    return isNew;
+  }
+}
