@@ -35,6 +35,7 @@ pub mod import;
 pub mod leases;
 pub mod listen;
 pub mod migrate;
+pub mod packages;
 pub mod pool;
 pub mod priming;
 pub mod proof;
@@ -52,6 +53,7 @@ mod tls;
 pub mod transcript;
 pub mod turns;
 pub mod wake;
+pub mod words;
 
 pub use config::{ConfigError, DbConfig};
 pub use error::StoreError;

@@ -50,6 +50,11 @@ const MIGRATIONS: &[(i32, &str, &str)] = &[
         "executions",
         include_str!("../migrations/0014_executions.sql"),
     ),
+    (
+        15,
+        "packages",
+        include_str!("../migrations/0015_packages.sql"),
+    ),
 ];
 
 /// Key of the session lock ("bexmigr" in ASCII): one migrator at a time per database.

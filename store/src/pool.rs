@@ -160,7 +160,7 @@ impl Db {
 /// dropped) it does not go back to the pool: the next user would wait behind that statement.
 pub(crate) struct Conn {
     object: Option<Object>,
-    busy: AtomicBool,
+    pub(crate) busy: AtomicBool,
 }
 
 impl Conn {
@@ -168,6 +168,20 @@ impl Conn {
         self.object
             .as_ref()
             .expect("the connection is taken out only by drop")
+    }
+
+    pub(crate) async fn query(
+        &self,
+        operation: &'static str,
+        sql: &str,
+        params: &[Param<'_>],
+    ) -> Result<Vec<Row>, StoreError> {
+        guarded(
+            &self.busy,
+            operation,
+            self.client().query_typed(sql, params),
+        )
+        .await
     }
 
     /// A read committed transaction, rolled back unless committed.

@@ -73,6 +73,7 @@ const API: &[(&str, &[&str])] = &[
     ("execution_sessions", ALL),
     ("findings", ALL),
     ("usage_ledger", ALL),
+    ("packages", ALL),
     ("schema_migrations", &["SELECT"]),
 ];
 
