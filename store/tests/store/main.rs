@@ -9,6 +9,7 @@ mod completer;
 mod crash;
 mod dispatching;
 mod encryption;
+mod executions;
 mod merge;
 mod migrations;
 mod notices;
