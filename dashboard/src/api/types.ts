@@ -98,6 +98,7 @@ export interface FeedPart {
   index: number;
   part: Record<string, unknown>;
   spokenAt?: string;
+  createdAt: string;
 }
 
 export interface FeedPage {

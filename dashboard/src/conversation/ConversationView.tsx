@@ -114,6 +114,12 @@ export function ConversationView({ rows, turns, isLive, isLoading, banner, foote
   };
   useKeys(hasKeys, act);
 
+  // what a person says is what they want to see answered, and a replay is to be seen
+  const isEchoed = shown.at(-1)?.kind === 'echo';
+  useEffect(() => {
+    if (isEchoed || replay.isOn) list.current?.toEnd();
+  }, [isEchoed, replay.isOn]);
+
   const current = shown[seen.first]?.turn ?? 0;
   return (
     <div className="conversation" ref={root}>

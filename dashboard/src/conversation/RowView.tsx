@@ -2,6 +2,7 @@ import { memo } from 'react';
 import type { Turn } from '../api/types';
 import { Copy } from '../content/Copy';
 import { Markdown, Outside } from '../content/Markdown';
+import { Terminal } from '../content/Terminal';
 import { Banner, DataRow, Note } from './DataRow';
 import type { Opened } from './opened';
 import { useOpened } from './opened';
@@ -52,6 +53,10 @@ function Inside({ row, turn, opened }: { row: Row; turn: Turn | undefined; opene
       return <TurnHeader row={row} turn={turn} />;
     case 'echo':
       return <Prompt text={row.text} isSending />;
+    case 'prompt':
+      return <Prompt text={row.text} />;
+    case 'output':
+      return <Terminal text={row.text} />;
     case 'text':
       return <Markdown text={row.text} />;
     case 'reasoning':

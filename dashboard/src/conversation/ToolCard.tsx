@@ -56,7 +56,14 @@ function Inside({ tool }: { tool: Tool }) {
 function Took({ tool }: { tool: Tool }) {
   const took = useCallTime(tool);
   const now = useNow(tool.state === 'running' && tool.startedAt !== undefined);
-  if (took !== undefined) return <span className="dim">{duration(took)}</span>;
+  if (took) {
+    return (
+      <span className="dim" title={took.isExact ? undefined : 'at most, as far as the record tells'}>
+        {took.isExact ? '' : '≤ '}
+        {duration(took.ms)}
+      </span>
+    );
+  }
   if (tool.state === 'running' && tool.startedAt !== undefined) return <span className="dim">{duration(Math.max(0, now - tool.startedAt))}…</span>;
   return tool.state === 'running' || tool.state === 'typing' ? <span className="dim">…</span> : null;
 }

@@ -10,9 +10,15 @@ const WINDOW = 60;
 const AGAIN_MS = 1500;
 const TRIES = 3;
 
-/** When parts were spoken, by the driver's clock. The stream does not say it of a call's end; the feed does. */
+/** When a part was spoken, by the driver's clock where that is known, else when it was stored, which is a little later. */
+interface Heard {
+  at: number;
+  isExact: boolean;
+}
+
+/** When parts were spoken. The stream does not say it of a call's end; the feed does, as far as it knows. */
 export class CallTimes {
-  readonly #times = new Map<string, number>();
+  readonly #times = new Map<string, Heard>();
   readonly #asked = new Map<number, Promise<void>>();
 
   constructor(
@@ -22,12 +28,12 @@ export class CallTimes {
     readonly now: () => AgentSession | undefined,
   ) {}
 
-  known(place: string): number | undefined {
+  known(place: string): Heard | undefined {
     return this.#times.get(place);
   }
 
   /** Looks a part up where it ought to be; one that was recovered late stands elsewhere and stays unknown. */
-  async look(place: string): Promise<number | undefined> {
+  async look(place: string): Promise<Heard | undefined> {
     const known = this.#times.get(place);
     if (known !== undefined) return known;
     const [turn, index] = placeOf(place) ?? [];
@@ -47,37 +53,38 @@ export class CallTimes {
 
   async #ask(page: number): Promise<void> {
     const { parts } = await this.client.feed(this.session, page * WINDOW - 1, WINDOW);
-    for (const { turn, index, spokenAt } of parts) {
-      const at = spokenAt ? Date.parse(spokenAt) : Number.NaN;
-      if (!Number.isNaN(at)) this.#times.set(`${turn}.${index}`, at);
+    for (const { turn, index, spokenAt, createdAt } of parts) {
+      const at = Date.parse(spokenAt ?? createdAt);
+      if (!Number.isNaN(at)) this.#times.set(`${turn}.${index}`, { at, isExact: spokenAt !== undefined });
     }
   }
 }
 
 export const Times = createContext<CallTimes | undefined>(undefined);
 
-/** How long a call took, in ms, once both its ends are known. */
-export function useCallTime({ startedAt, endedAt, endPlace }: Tool): number | undefined {
+/** How long a call took, in ms, once both its ends are known; `isExact` as far as anybody looked at a clock. */
+export function useCallTime({ state, startedAt, endedBy, endPlace }: Tool): { ms: number; isExact: boolean } | undefined {
   const times = useContext(Times);
-  const [end, setEnd] = useState(() => endedAt ?? (endPlace ? times?.known(endPlace) : undefined));
+  const [end, setEnd] = useState(() => (endPlace ? times?.known(endPlace) : undefined));
+  const isOver = state === 'done' || state === 'failed';
   useEffect(() => {
-    if (endedAt !== undefined) setEnd(endedAt);
-    else if (endPlace && startedAt !== undefined && times) {
-      let timer: ReturnType<typeof setTimeout> | undefined;
-      let isGone = false;
-      const look = async (left: number) => {
-        const at = await times.look(endPlace).catch(() => undefined);
-        if (isGone) return;
-        if (at !== undefined) setEnd(at);
-        else if (left > 0) timer = setTimeout(() => void look(left - 1), AGAIN_MS);
-      };
-      void look(TRIES);
-      return () => {
-        isGone = true;
-        clearTimeout(timer);
-      };
-    }
-    return undefined;
-  }, [times, startedAt, endedAt, endPlace]);
-  return startedAt === undefined || end === undefined ? undefined : Math.max(0, end - startedAt);
+    if (!isOver || !endPlace || startedAt === undefined || !times) return;
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    let isGone = false;
+    const look = async (left: number) => {
+      const heard = await times.look(endPlace).catch(() => undefined);
+      if (isGone) return;
+      if (heard) setEnd(heard);
+      else if (left > 0) timer = setTimeout(() => void look(left - 1), AGAIN_MS);
+    };
+    void look(TRIES);
+    return () => {
+      isGone = true;
+      clearTimeout(timer);
+    };
+  }, [times, isOver, startedAt, endPlace]);
+  if (!isOver || startedAt === undefined) return undefined;
+  if (end?.isExact) return { ms: Math.max(0, end.at - startedAt), isExact: true };
+  const bound = Math.min(end?.at ?? Number.POSITIVE_INFINITY, endedBy ?? Number.POSITIVE_INFINITY);
+  return Number.isFinite(bound) ? { ms: Math.max(0, bound - startedAt), isExact: false } : undefined;
 }

@@ -31,7 +31,9 @@ export type Row = Base &
   (
     | { kind: 'turn'; prompt: PromptData }
     | { kind: 'echo'; text: string }
+    | { kind: 'prompt'; text: string; when?: string | undefined }
     | { kind: 'text'; text: string; isOpen: boolean }
+    | { kind: 'output'; text: string }
     | { kind: 'reasoning'; text: string; isOpen: boolean }
     | { kind: 'tool'; tool: Tool }
     | { kind: 'file'; url: string; mediaType: string; name?: string | undefined }
@@ -55,7 +57,8 @@ export interface Tool {
   /** Where its end stands. */
   endPlace?: string | undefined;
   startedAt?: number | undefined;
-  endedAt?: number | undefined;
+  /** When what follows began: it ended before. */
+  endedBy?: number | undefined;
 }
 
 /** Text of a row, for finding and copying. */
@@ -64,6 +67,8 @@ export function textOf(row: Row): string {
     case 'turn':
       return row.prompt.text;
     case 'echo':
+    case 'prompt':
+    case 'output':
     case 'text':
     case 'reasoning':
     case 'note':

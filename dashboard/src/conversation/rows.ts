@@ -30,7 +30,19 @@ class MessageRows {
   }
 
   addTo(all: Row[]): void {
-    for (const rows of this.#rows) for (const row of rows) all.push(row);
+    let over: Tool[] = [];
+    for (const rows of this.#rows) {
+      for (const row of rows) {
+        if (row.kind === 'tool') {
+          for (const tool of over) tool.endedBy ??= row.tool.startedAt;
+          over = row.tool.state === 'done' || row.tool.state === 'failed' ? [row.tool] : [];
+        } else if (row.at !== undefined) {
+          for (const tool of over) tool.endedBy ??= row.at;
+          over = [];
+        }
+        all.push(row);
+      }
+    }
   }
 
   #of(part: Part, index: number): Row[] {

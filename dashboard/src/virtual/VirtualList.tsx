@@ -42,7 +42,10 @@ export function VirtualList<T extends Keyed>(props: Props<T>) {
 
   const box = scroller.current;
   const height = box?.clientHeight ?? 800;
-  const top = state.wantsEnd && follows ? Math.max(0, state.heights.total - height) : state.top();
+  if (follows) state.hasFollowed = true;
+  // what was followed to its end stays there; what is opened later begins at its start
+  const isAtEnd = state.wantsEnd && state.hasFollowed;
+  const top = isAtEnd ? Math.max(0, state.heights.total - height) : state.top();
   const first = state.heights.at(top - BEYOND);
   const last = Math.min(items.length - 1, state.heights.at(top + height + BEYOND));
   const shown = items.slice(first, last + 1);
@@ -55,6 +58,7 @@ export function VirtualList<T extends Keyed>(props: Props<T>) {
     },
     toEnd: () => {
       state.wantsEnd = true;
+      state.hasFollowed = true;
       redraw();
     },
     first: () => state.heights.at(scroller.current?.scrollTop ?? 0),
@@ -64,13 +68,13 @@ export function VirtualList<T extends Keyed>(props: Props<T>) {
     const box = scroller.current;
     if (!box) return;
     if (state.measure(box)) return redraw();
-    const wanted = state.wantsEnd && follows ? box.scrollHeight - box.clientHeight : state.top();
+    const wanted = isAtEnd ? box.scrollHeight - box.clientHeight : state.top();
     if (Math.abs(box.scrollTop - wanted) > 1) {
       box.scrollTop = wanted;
       state.ownTop = box.scrollTop;
     }
-    const isAtEnd = box.scrollHeight - box.clientHeight - box.scrollTop < NEAR;
-    onSeen?.(state.heights.at(box.scrollTop), state.heights.at(box.scrollTop + box.clientHeight), isAtEnd);
+    const isNear = box.scrollHeight - box.clientHeight - box.scrollTop < NEAR;
+    onSeen?.(state.heights.at(box.scrollTop), state.heights.at(box.scrollTop + box.clientHeight), isNear);
   });
 
   useLayoutEffect(() => {
@@ -113,6 +117,8 @@ class ListState<T extends Keyed> {
   anchor: { key: string; offset: number } | undefined;
   #anchorIndex = 0;
   wantsEnd = true;
+  /** Whether the end was ever where the reader wanted to be. */
+  hasFollowed = false;
   /** Where the list itself scrolled to: no move of the reader. */
   ownTop = -1;
 

@@ -1,0 +1,81 @@
+import type { Block, Message } from '../api/types';
+import { Blocks } from '../conversation/blocks';
+import type { Row, Tool } from '../conversation/row';
+
+const text = (value: unknown): string => (typeof value === 'string' ? value : '');
+
+/** Rows of messages. A result stands with the call that it answers, wherever it was said. */
+export class MessageRows {
+  readonly #tools = new Map<string, Tool>();
+  readonly rows: Row[] = [];
+
+  add(message: Message): void {
+    const at = Date.parse(message.at);
+    const base = { turn: message.position, at };
+    const place = (n: number) => `${message.position}.${n}`;
+    if (message.role === 'user') {
+      this.rows.push({ ...base, key: message.id, place: place(0), kind: 'prompt', text: message.content });
+      return;
+    }
+    if (message.role === 'system') {
+      this.rows.push({ ...base, key: message.id, place: place(0), kind: 'note', tone: 'plain', text: message.content });
+      return;
+    }
+    const blocks = message.contentBlocks ?? [];
+    const hasText = blocks.some(block => block.type === 'text');
+    const all: Block[] = hasText || message.content === '' ? blocks : [...blocks, { type: 'text', text: message.content }];
+    all.forEach((block, n) => this.block(block, { ...base, key: `${message.id}-${n}`, place: place(n) }));
+    const ended = message.terminalReason;
+    if (ended && !ENDS_WELL.has(ended)) {
+      this.rows.push({ ...base, key: `${message.id}-end`, kind: 'note', tone: 'warn', text: ENDS[ended] ?? `This turn ended: ${ended}.` });
+    }
+  }
+
+  /** One content block; what is of no known type is shown as it is. */
+  block(block: Block, base: { key: string; turn: number; place?: string; at?: number }): void {
+    switch (block.type) {
+      case 'text':
+        new Blocks().of(text(block.text)).forEach((part, n) => this.rows.push({ ...base, key: `${base.key}:${n}`, kind: 'text', text: part, isOpen: false }));
+        return;
+      case 'thinking':
+      case 'reasoning': {
+        const words = text(block.thinking) || text(block.text) || text(block.summary);
+        if (words.trim()) this.rows.push({ ...base, kind: 'reasoning', text: words, isOpen: false });
+        return;
+      }
+      case 'tool_use': {
+        const tool: Tool = { id: text(block.id) || base.key, name: text(block.name) || 'tool', state: 'running', input: block.input };
+        this.#tools.set(tool.id, tool);
+        this.rows.push({ ...base, kind: 'tool', tool });
+        return;
+      }
+      case 'tool_result': {
+        const tool = this.#tools.get(text(block.tool_use_id));
+        if (!tool) break;
+        tool.state = block.is_error === true ? 'failed' : 'done';
+        if (block.is_error === true) tool.error = words(block.content);
+        else tool.output = block.content ?? '';
+        return;
+      }
+      default:
+        break;
+    }
+    this.rows.push({ ...base, kind: 'data', type: block.type || 'block', data: block });
+  }
+}
+
+/** The words of a result, which may be blocks themselves. */
+function words(content: unknown): string {
+  if (typeof content === 'string') return content;
+  if (Array.isArray(content)) return content.map(part => (typeof part?.text === 'string' ? part.text : JSON.stringify(part))).join('\n');
+  return JSON.stringify(content ?? '');
+}
+
+const ENDS_WELL = new Set(['result', 'process_exit']);
+
+const ENDS: Record<string, string> = {
+  stopped: 'A person stopped the session here.',
+  aborted: 'A person ended this turn.',
+  error: 'This turn ended in an error.',
+  gap: 'This history is incomplete: some of what was reported for this turn never arrived.',
+};

@@ -1,0 +1,41 @@
+import type { Client } from '../api/client';
+import { Problem } from '../api/problem';
+import { EventReader } from '../conversation/sse';
+import type { Link } from '../conversation/transport';
+
+export interface RemoteEvent {
+  type: string;
+  data: unknown;
+}
+
+const PAUSES_MS = [200, 400, 800, 1600, 3200, 5000];
+
+/** Reads a remote session's events behind a cursor until it is over or the page goes; a lost connection is gone on with. */
+export async function follow(client: Client, session: string, from: number | undefined, tell: (event: RemoteEvent) => void, onLink: (link: Link) => void, signal: AbortSignal): Promise<void> {
+  let cursor = from;
+  for (let tries = 0; !signal.aborted; tries++) {
+    let reader: EventReader | undefined;
+    try {
+      onLink(tries === 0 ? 'opening' : 'lost');
+      const { ticket, streamUrl } = await client.readTicket(session);
+      const url = new URL(streamUrl);
+      if (cursor !== undefined) url.searchParams.set('after', String(cursor));
+      const response = await fetch(url, { headers: { 'x-bex-agent-ticket': ticket }, credentials: 'omit', signal });
+      if (response.status === 204) return onLink('idle');
+      if (!response.ok || !response.body) throw new Error(await response.text());
+      onLink('reading');
+      reader = new EventReader(response.body);
+      for (let event = await reader.next(); event; event = await reader.next()) {
+        if (event.data === '[DONE]') return onLink('idle');
+        tries = 0;
+        if (event.data !== undefined) tell(JSON.parse(event.data) as RemoteEvent);
+        if (event.id !== undefined) cursor = Number(event.id);
+      }
+    } catch (error) {
+      if (error instanceof Problem && error.status < 500 && error.status !== 429) return onLink('idle');
+    } finally {
+      reader?.close();
+    }
+    await new Promise(resolve => setTimeout(resolve, PAUSES_MS[Math.min(tries, PAUSES_MS.length - 1)]));
+  }
+}

@@ -1,0 +1,124 @@
+import { useCallback, useEffect, useMemo, useRef, useState } from 'react';
+import type { Problem } from '../api/problem';
+import { Problem as Refusal } from '../api/problem';
+import type { Message, RemoteSession } from '../api/types';
+import { useClient } from '../app/signed';
+import { usePoll } from '../app/usePoll';
+import type { Row } from '../conversation/row';
+import type { Link } from '../conversation/transport';
+import { isLive } from '../list/item';
+import type { PermissionAsked } from './live';
+import { Live, permissionOf } from './live';
+import { MessageRows } from './rows';
+import { follow } from './stream';
+
+/** Events before the newest that are looked through for a turn that is not over. */
+const BACK = 1000;
+const PAGE = 200;
+const LIVE_MS = 3000;
+const IDLE_MS = 15_000;
+const DRAW_MS = 100;
+
+export interface Remote {
+  session: RemoteSession | undefined;
+  rows: readonly Row[];
+  asked: readonly PermissionAsked[];
+  link: Link;
+  missing: Problem | undefined;
+  isLoading: boolean;
+  look: () => void;
+}
+
+export function useRemote(id: string): Remote {
+  const client = useClient();
+  const [session, setSession] = useState<RemoteSession>();
+  const [missing, setMissing] = useState<Problem>();
+  const [messages, setMessages] = useState<readonly Message[]>([]);
+  const [isLoading, setLoading] = useState(true);
+  const [link, setLink] = useState<Link>('opening');
+  const [drawn, setDrawn] = useState(0);
+  const [round, setRound] = useState(0);
+  const live = useRef(new Live()).current;
+  const next = useRef<number | undefined>(undefined);
+  const reading = useRef<Promise<void> | undefined>(undefined);
+
+  /** Messages behind those that are there; one reader at a time, and once more for who came meanwhile. */
+  const read = useCallback(async () => {
+    const before = reading.current;
+    const run = async () => {
+      await before;
+      for (let more = true; more; ) {
+        const page = await client.messages(id, next.current, PAGE);
+        const last = page.messages.at(-1);
+        if (last) {
+          next.current = last.position;
+          setMessages(all => [...all, ...page.messages]);
+        }
+        more = page.nextAfter !== undefined;
+      }
+      setLoading(false);
+    };
+    const now = run();
+    reading.current = now.catch(() => {});
+    return now;
+  }, [client, id]);
+
+  const counted = useRef(-1);
+  usePoll(async () => {
+    try {
+      const told = await client.remote(id);
+      setSession(told);
+      if (told.counters.messages !== counted.current) {
+        await read();
+        counted.current = told.counters.messages;
+      }
+      return isLive(told.state) ? LIVE_MS : IDLE_MS;
+    } catch (error) {
+      if (!(error instanceof Refusal)) return IDLE_MS;
+      setMissing(error);
+      return error.status < 500 && error.status !== 429 ? undefined : IDLE_MS;
+    }
+  }, [client, id, round, read]);
+
+  const isKnown = session !== undefined;
+  const from = useRef<number | undefined>(undefined);
+  if (session && from.current === undefined) from.current = Math.max(session.counters.firstEventIndex, session.counters.nextEventIndex - BACK) - 1;
+  useEffect(() => {
+    if (!isKnown) return;
+    const ends = new AbortController();
+    let drawing: ReturnType<typeof setTimeout> | undefined;
+    const draw = () => {
+      drawing ??= setTimeout(() => {
+        drawing = undefined;
+        setDrawn(n => n + 1);
+      }, DRAW_MS);
+    };
+    const start = from.current === undefined || from.current < 0 ? undefined : from.current;
+    const tell = ({ type, data }: { type: string; data: unknown }) => {
+      if (type === 'stdout' || type === 'stderr') live.output(String(data));
+      else if (type === 'permission_request') {
+        const asked = permissionOf(data);
+        if (asked) live.asked.set(asked.requestId, asked);
+      } else if (type === 'turn-durable') {
+        live.clear();
+        void read().catch(() => {});
+      } else if (type === 'state') setRound(n => n + 1);
+      draw();
+    };
+    void follow(client, id, start, tell, setLink, ends.signal);
+    return () => {
+      ends.abort();
+      clearTimeout(drawing);
+    };
+  }, [client, id, isKnown, live, read]);
+
+  const durable = useMemo(() => {
+    const made = new MessageRows();
+    for (const message of messages) made.add(message);
+    return made.rows;
+  }, [messages]);
+  const isOver = session !== undefined && !isLive(session.state);
+  const rows = useMemo(() => (isOver ? durable : [...durable, ...live.rows()]), [durable, live, drawn, isOver]);
+  const asked = useMemo(() => (isOver ? [] : [...live.asked.values()]), [live, drawn, isOver]);
+  return { session, rows, asked, link, missing, isLoading, look: useCallback(() => setRound(n => n + 1), []) };
+}
