@@ -154,6 +154,14 @@ pub const API_BODY: usize = MIB;
 pub const LIST_LIMIT: u32 = 200;
 /// Items of a list page when nothing is asked for.
 pub const LIST_DEFAULT: u32 = 50;
+/// Words that a list may be asked for at once.
+pub const LIST_WORDS: usize = 8;
+/// Bytes of them.
+pub const LIST_WORDS_BYTES: usize = 256;
+/// Sessions whose texts are looked at for one page: so that words which stand nowhere cost no more than others.
+pub const LIST_WORDS_SESSIONS: u32 = 2000;
+/// Characters of a prompt that are looked at.
+pub const LIST_WORDS_PROMPT: u32 = 8192;
 /// Parts of one feed page.
 pub const FEED_LIMIT: u32 = 1000;
 /// Parts of a feed page when nothing is asked for.

@@ -59,6 +59,7 @@ pub async fn list(
         phases,
         archived,
         repo: params.one("repo")?,
+        words: super::validate::search(params.one("q")?.as_deref())?,
         created_before: params.read("createdBefore", "an ISO-8601 time")?,
         created_after: params.read("createdAfter", "an ISO-8601 time")?,
         cursor: params

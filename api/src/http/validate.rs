@@ -1,6 +1,7 @@
 //! Checks of a request's texts: lengths in bytes, no NUL (the store's text cannot hold it), and forms.
 
 use bex_proto::limits;
+use bex_store::words::Words;
 
 use super::ApiError;
 
@@ -17,6 +18,17 @@ pub fn text(field: &str, value: &str, most: usize) -> Result<(), ApiError> {
 /// A text that may be absent, but not blank.
 pub fn optional(field: &str, value: Option<&str>, most: usize) -> Result<(), ApiError> {
     value.map_or(Ok(()), |value| text(field, value, most))
+}
+
+/// Words that are looked for in a list; none where nothing but spaces was given.
+pub fn search(value: Option<&str>) -> Result<Words, ApiError> {
+    let text = value.unwrap_or_default();
+    if text.len() > limits::LIST_WORDS_BYTES {
+        let most = limits::LIST_WORDS_BYTES;
+        return Err(ApiError::invalid(format!("q may have {most} bytes")));
+    }
+    no_nul("q", text)?;
+    Ok(Words::read(text))
 }
 
 /// A prompt.

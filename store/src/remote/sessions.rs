@@ -9,8 +9,9 @@ use tokio_postgres::Row;
 use crate::error::StoreError;
 use crate::idempotency::{Idempotency, KnownAnswer};
 use crate::pool::{Db, Tx};
-use crate::sql::{get, int8, large, optional_word, text, time, unsigned, word};
+use crate::sql::{Param, get, int8, large, optional_word, text, time, unsigned, word};
 use crate::wake::Channel;
+use crate::words::{Words, all_stand_in};
 
 /// One remote session with its counters.
 #[derive(Debug, Clone)]
@@ -151,6 +152,8 @@ pub struct RemoteListFilter {
     pub archived: crate::sessions::ArchivedFilter,
     /// Of this machine.
     pub machine: Option<MachineId>,
+    /// All of them stand in the title or in what a person said.
+    pub words: Words,
     /// Where the last page ended.
     pub cursor: Option<(Timestamp, RemoteSessionId)>,
     /// Items.
@@ -351,7 +354,8 @@ impl Db {
         row.as_ref().map(RemoteSessionRow::read).transpose()
     }
 
-    /// A page of a workspace's sessions, newest first; one more than asked for where there are more.
+    /// A page of a workspace's sessions, newest first, and, where there may be more, where the next begins; words are looked for as in
+    /// [`Db::list_sessions`].
     ///
     /// # Errors
     /// Store trouble only.
@@ -359,40 +363,88 @@ impl Db {
         &self,
         workspace: &WorkspaceId,
         filter: &RemoteListFilter,
-    ) -> Result<Vec<RemoteSessionRow>, StoreError> {
+    ) -> Result<(Vec<RemoteSessionRow>, Option<(Timestamp, RemoteSessionId)>), StoreError> {
         use crate::sessions::ArchivedFilter;
         let archived = match filter.archived {
             ArchivedFilter::Without => "s.archived_at IS NULL",
             ArchivedFilter::Only => "s.archived_at IS NOT NULL",
             ArchivedFilter::All => "true",
         };
-        let sql = format!(
-            "SELECT {COLUMNS} FROM remote_sessions s JOIN remote_heads h ON h.session_id = s.id
-              WHERE s.workspace_id = $1 AND {archived}
+        let narrowed = format!(
+            "s.workspace_id = $1 AND {archived}
                 AND (cardinality($2) = 0 OR s.state = ANY ($2))
                 AND ($3 IS NULL OR s.machine_id = $3)
-                AND ($4 IS NULL OR (s.created_at, s.id) < ($4, $5))
-              ORDER BY s.created_at DESC, s.id DESC LIMIT $6"
+                AND ($4 IS NULL OR (s.created_at, s.id) < ($4, $5))"
         );
         let states: Vec<&str> = filter.states.iter().map(|state| state.as_str()).collect();
         let machine = filter.machine.as_ref().map(MachineId::as_str);
         let at = filter.cursor.as_ref().map(|(at, _)| *at);
         let id = filter.cursor.as_ref().map(|(_, id)| id.as_str());
-        let rows = self
-            .query(
-                "remote_sessions",
-                &sql,
-                &[
-                    text(&workspace.as_str()),
-                    crate::sql::texts(&states),
-                    text(&machine),
-                    time(&at),
-                    text(&id),
-                    int8(&(i64::from(filter.limit) + 1)),
-                ],
-            )
-            .await?;
-        rows.iter().map(RemoteSessionRow::read).collect()
+        let workspace = workspace.as_str();
+        let narrow = [
+            text(&workspace),
+            crate::sql::texts(&states),
+            text(&machine),
+            time(&at),
+            text(&id),
+        ];
+        let end = match filter.words.is_empty() {
+            true => None,
+            false => self.end_of_remote_search(&narrowed, &narrow).await?,
+        };
+        let (end_at, end_id) = (
+            end.as_ref().map(|(at, _)| *at),
+            end.as_ref().map(|(_, id)| id.as_str()),
+        );
+        let has_words = all_stand_in(
+            "$7",
+            "s.title",
+            "messages m WHERE m.session_id = s.id AND m.role = 'user'",
+            "m.content",
+        );
+        let sql = format!(
+            "SELECT {COLUMNS} FROM remote_sessions s JOIN remote_heads h ON h.session_id = s.id
+              WHERE {narrowed} AND {has_words}
+                AND ($8 IS NULL OR (s.created_at, s.id) >= ($8, $9))
+              ORDER BY s.created_at DESC, s.id DESC LIMIT $6"
+        );
+        let (most, patterns) = (i64::from(filter.limit) + 1, filter.words.patterns());
+        let mut params = narrow.to_vec();
+        params.extend([
+            int8(&most),
+            crate::sql::texts(&patterns),
+            time(&end_at),
+            text(&end_id),
+        ]);
+        let rows = self.query("remote_sessions", &sql, &params).await?;
+        let mut found = rows
+            .iter()
+            .map(RemoteSessionRow::read)
+            .collect::<Result<Vec<_>, _>>()?;
+        let more = found.len() > filter.limit as usize;
+        found.truncate(filter.limit as usize);
+        let last = found.last().filter(|_| more);
+        let next = last.map(|row| (row.created_at, row.id.clone()));
+        Ok((found, next.or(end)))
+    }
+
+    /// The last session that one page's search looks at; `None` when it comes to the end of the list.
+    async fn end_of_remote_search(
+        &self,
+        narrowed: &str,
+        narrow: &[Param<'_>],
+    ) -> Result<Option<(Timestamp, RemoteSessionId)>, StoreError> {
+        let sql = format!(
+            "SELECT s.created_at, s.id FROM remote_sessions s WHERE {narrowed}
+              ORDER BY s.created_at DESC, s.id DESC OFFSET $6 LIMIT 1"
+        );
+        let before = i64::from(limits::LIST_WORDS_SESSIONS) - 1;
+        let mut params = narrow.to_vec();
+        params.push(int8(&before));
+        let rows = self.query("end_of_remote_search", &sql, &params).await?;
+        let row = rows.first();
+        row.map(|row| Ok((get(row, "created_at")?, word(row, "id")?)))
+            .transpose()
     }
 
     /// Live sessions behind `after` by id, for the loop that looks after them: those with a gap, with an end to come, or with

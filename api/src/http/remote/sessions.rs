@@ -280,6 +280,7 @@ pub async fn list(
         states: states.map_err(|_| ApiError::invalid("state must be a state"))?,
         archived,
         machine: params.read("machineId", "a machine id")?,
+        words: validate::search(params.one("q")?.as_deref())?,
         cursor: params
             .one("cursor")?
             .as_deref()
@@ -288,11 +289,8 @@ pub async fn list(
         limit: params.limit(limits::LIST_DEFAULT, limits::LIST_LIMIT)?,
     };
     params.done()?;
-    let mut rows = api.db.remote_sessions(&workspace, &filter).await?;
-    let more = rows.len() > filter.limit as usize;
-    rows.truncate(filter.limit as usize);
-    let last = rows.last().filter(|_| more);
-    let next_cursor = last.map(|row| cursor::format_any(row.created_at, &row.id));
+    let (rows, next) = api.db.remote_sessions(&workspace, &filter).await?;
+    let next_cursor = next.map(|(at, id)| cursor::format_any(at, &id));
     Ok(Json(RemoteSessionPage {
         items: rows.into_iter().map(RemoteSessionView::from).collect(),
         next_cursor,
