@@ -4,6 +4,7 @@
 pub(crate) mod attach_ticket;
 mod error;
 pub(crate) mod exec;
+pub(crate) mod executions;
 pub(crate) mod export;
 mod extract;
 pub(crate) mod holds;
@@ -28,7 +29,7 @@ pub(crate) mod views;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::routing::{delete, get, post};
+use axum::routing::{delete, get, post, put};
 use bex_proto::problem::Code;
 use bex_store::Db;
 use bex_store::sessions::SessionRow;
@@ -151,6 +152,28 @@ routes! {
     post "/v1/remote-sessions/{id}/usage" => remote::machine::usage;
     get "/v1/remote-sessions/{id}/messages" => remote::messages::of_remote;
     get "/v1/remote-sessions/{id}/turns" => remote::messages::turns;
+    put "/v1/executions/{id}" => executions::runs::record;
+    get "/v1/executions" => executions::runs::list;
+    get "/v1/executions/{id}" => executions::runs::get;
+    delete "/v1/executions/{id}" => executions::runs::delete;
+    put "/v1/executions/{id}/nodes/{nodeId}" => executions::nodes::record;
+    get "/v1/executions/{id}/nodes" => executions::nodes::list;
+    post "/v1/findings" => executions::findings::record;
+    get "/v1/findings" => executions::findings::list;
+    post "/v1/usage" => executions::usage::record;
+    get "/v1/usage" => executions::usage::list;
+    put "/v1/workflows/{configId}/versions/{version}" => executions::versions::record::<executions::versions::Workflows>;
+    get "/v1/workflows/{configId}/versions/{version}" => executions::versions::get::<executions::versions::Workflows>;
+    get "/v1/workflows/{configId}/versions" => executions::versions::list::<executions::versions::Workflows>;
+    put "/v1/exec-specs/{configId}/versions/{version}" => executions::versions::record::<executions::versions::ExecSpecs>;
+    get "/v1/exec-specs/{configId}/versions/{version}" => executions::versions::get::<executions::versions::ExecSpecs>;
+    get "/v1/exec-specs/{configId}/versions" => executions::versions::list::<executions::versions::ExecSpecs>;
+    put "/v1/model-configs/{configId}/versions/{version}" => executions::versions::record::<executions::versions::ModelConfigs>;
+    get "/v1/model-configs/{configId}/versions/{version}" => executions::versions::get::<executions::versions::ModelConfigs>;
+    get "/v1/model-configs/{configId}/versions" => executions::versions::list::<executions::versions::ModelConfigs>;
+    put "/v1/agent-configs/{configId}/versions/{version}" => executions::versions::record::<executions::versions::AgentConfigs>;
+    get "/v1/agent-configs/{configId}/versions/{version}" => executions::versions::get::<executions::versions::AgentConfigs>;
+    get "/v1/agent-configs/{configId}/versions" => executions::versions::list::<executions::versions::AgentConfigs>;
     get "/.well-known/bex-proof-keys.json" => proof::keys;
     get "/openapi.json" => crate::openapi::serve;
 }

@@ -4,6 +4,7 @@
 mod operations;
 
 use axum::response::IntoResponse;
+use bex_proto::execution::{ConfigKind, ExecutionStatus, NamedSession};
 use bex_proto::problem::{CONTENT_TYPE, Code};
 use bex_proto::session::{
     DeliveryMode, EndedBy, FailureReason, Phase, SessionKind, TruncationReason, Verdict,
@@ -22,10 +23,10 @@ use utoipa::openapi::{
 };
 
 use crate::http::{
-    attach_ticket, exec, holds, machines, priming, proof, remote, revocations, sessions,
-    transcript, turns, views,
+    attach_ticket, exec, executions, holds, machines, priming, proof, remote, revocations,
+    sessions, transcript, turns, views,
 };
-use operations::{Answer, OPERATIONS, Operation, REMOTE};
+use operations::{Answer, EXECUTIONS, OPERATIONS, Operation, REMOTE};
 
 /// The checked-in document.
 const DOCUMENT: &str = include_str!("../openapi.json");
@@ -61,9 +62,12 @@ macro_rules! words_of {
     };
 }
 words_of!(
+    ConfigKind,
     DeliveryMode,
     EndedBy,
+    ExecutionStatus,
     FailureReason,
+    NamedSession,
     Phase,
     SessionKind,
     TruncationReason,
@@ -120,13 +124,25 @@ fn document() -> OpenApi {
     add::<remote::output::ImportAnswer>(&mut schemas);
     add::<remote::messages::MessagePage>(&mut schemas);
     add::<remote::messages::RemoteTurnPage>(&mut schemas);
+    add::<executions::runs::RecordExecution>(&mut schemas);
+    add::<executions::runs::ExecutionPage>(&mut schemas);
+    add::<executions::runs::ExecutionDetail>(&mut schemas);
+    add::<executions::nodes::RecordNode>(&mut schemas);
+    add::<executions::nodes::NodePage>(&mut schemas);
+    add::<executions::findings::RecordFindings>(&mut schemas);
+    add::<executions::findings::FindingPage>(&mut schemas);
+    add::<executions::usage::RecordUsage>(&mut schemas);
+    add::<executions::usage::UsagePage>(&mut schemas);
+    add::<executions::RecordedBatch>(&mut schemas);
+    add::<executions::versions::ConfigBody>(&mut schemas);
+    add::<executions::versions::VersionPage>(&mut schemas);
     schemas.push(("Problem".to_owned(), problem().into()));
     let bearer = SecurityScheme::Http(HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build());
     let components = ComponentsBuilder::new()
         .schemas_from_iter(schemas)
         .security_scheme(BEARER, bearer);
     let mut paths = PathsBuilder::new();
-    for operation in OPERATIONS.iter().chain(REMOTE) {
+    for operation in OPERATIONS.iter().chain(REMOTE).chain(EXECUTIONS) {
         paths = paths.path(
             operation.path,
             PathItem::new(method(operation.method), described(operation)),
@@ -148,6 +164,7 @@ fn add<T: ToSchema>(schemas: &mut Vec<(String, RefOr<Schema>)>) {
 fn method(word: &str) -> HttpMethod {
     match word {
         "post" => HttpMethod::Post,
+        "put" => HttpMethod::Put,
         "delete" => HttpMethod::Delete,
         _ => HttpMethod::Get,
     }
@@ -257,6 +274,10 @@ fn parameter_schema(name: &str) -> RefOr<Schema> {
                 .into()
         }
         "phase" => ArrayBuilder::new().items(words::<Phase>()).build().into(),
+        "status" => ArrayBuilder::new()
+            .items(words::<ExecutionStatus>())
+            .build()
+            .into(),
         _ => ObjectBuilder::new()
             .schema_type(Type::String)
             .build()
@@ -340,6 +361,7 @@ mod tests {
         let described: BTreeSet<_> = OPERATIONS
             .iter()
             .chain(REMOTE)
+            .chain(EXECUTIONS)
             .map(|o| (o.method, o.path))
             .collect();
         assert_eq!(routes, described);

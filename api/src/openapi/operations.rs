@@ -1,9 +1,11 @@
 //! Every operation in a few words: what it takes, answers and refuses.
 
+mod executions;
 mod remote;
 
 use bex_proto::problem::Code;
 
+pub use executions::EXECUTIONS;
 pub use remote::REMOTE;
 
 /// A success.

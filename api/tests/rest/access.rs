@@ -9,6 +9,9 @@ use crate::support::*;
 fn filled(path: &str, id: &str) -> String {
     path.replace("{id}", id)
         .replace("{turn}", "1")
+        .replace("{nodeId}", "n")
+        .replace("{configId}", "c")
+        .replace("{version}", "1")
         .replace("{workspaceId}", "demo")
 }
 
@@ -65,6 +68,56 @@ const NEEDS: &[(&str, &str, &str)] = &[
     ("get", "/v1/remote-sessions/{id}/output", VIEWER),
     ("get", "/v1/remote-sessions/{id}/messages", VIEWER),
     ("get", "/v1/remote-sessions/{id}/turns", VIEWER),
+    ("put", "/v1/executions/{id}", OPERATOR),
+    ("get", "/v1/executions", VIEWER),
+    ("get", "/v1/executions/{id}", VIEWER),
+    ("delete", "/v1/executions/{id}", ADMIN),
+    ("put", "/v1/executions/{id}/nodes/{nodeId}", OPERATOR),
+    ("get", "/v1/executions/{id}/nodes", VIEWER),
+    ("post", "/v1/findings", OPERATOR),
+    ("get", "/v1/findings", VIEWER),
+    ("post", "/v1/usage", OPERATOR),
+    ("get", "/v1/usage", VIEWER),
+    (
+        "put",
+        "/v1/workflows/{configId}/versions/{version}",
+        OPERATOR,
+    ),
+    ("get", "/v1/workflows/{configId}/versions/{version}", VIEWER),
+    ("get", "/v1/workflows/{configId}/versions", VIEWER),
+    (
+        "put",
+        "/v1/exec-specs/{configId}/versions/{version}",
+        OPERATOR,
+    ),
+    (
+        "get",
+        "/v1/exec-specs/{configId}/versions/{version}",
+        VIEWER,
+    ),
+    ("get", "/v1/exec-specs/{configId}/versions", VIEWER),
+    (
+        "put",
+        "/v1/model-configs/{configId}/versions/{version}",
+        OPERATOR,
+    ),
+    (
+        "get",
+        "/v1/model-configs/{configId}/versions/{version}",
+        VIEWER,
+    ),
+    ("get", "/v1/model-configs/{configId}/versions", VIEWER),
+    (
+        "put",
+        "/v1/agent-configs/{configId}/versions/{version}",
+        OPERATOR,
+    ),
+    (
+        "get",
+        "/v1/agent-configs/{configId}/versions/{version}",
+        VIEWER,
+    ),
+    ("get", "/v1/agent-configs/{configId}/versions", VIEWER),
 ];
 
 /// What machines may ask, with their own tokens and no other.
@@ -143,7 +196,7 @@ async fn anothers_session_answers_as_none_byte_for_byte() {
         }
         asked += 1;
     }
-    assert_eq!(asked, 37);
+    assert_eq!(asked, 42);
     let foreign = json!({"workspaceId": "demo", "kind": "interactive", "agent": {"profile": "demo"}, "prompt": "p"});
     let created = world.post(STRANGER, "/v1/agent-sessions", &foreign).await;
     let listed = world

@@ -4,9 +4,11 @@
 mod access;
 mod bodies;
 mod exec;
+mod executions;
 mod keeping;
 mod lifecycle;
 mod remote;
+mod replay;
 mod sessions;
 mod support;
 mod tickets;
