@@ -9,8 +9,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use bex_redact::{Conversation, Gate, Profile, Redactor, Rules, Secrets, StreamRedactor, TokenKey};
-use nix::sys::resource::{UsageWho, getrusage};
-use nix::sys::time::TimeValLike;
+use nix::time::{ClockId, clock_gettime};
 
 const MIB: usize = 1024 * 1024;
 const TRANSCRIPT: usize = 64 * MIB;
@@ -166,18 +165,22 @@ fn gitleaks(text: &str) -> Option<f64> {
 
 /// The shortest of a few times of this thread's own: what else the machine does is not its cost.
 fn best(mut work: impl FnMut()) -> Duration {
-    let times = (0..3).map(|_| {
+    let mut best = Duration::MAX;
+    for _ in 0..5 {
         let begun = own_time();
         work();
-        own_time() - begun
-    });
-    times.min().unwrap_or_default()
+        best = best.min(own_time() - begun);
+        if best < HOSTILE / 4 {
+            break;
+        }
+    }
+    best
 }
 
+/// What this thread has cost.
 fn own_time() -> Duration {
-    let usage = getrusage(UsageWho::RUSAGE_THREAD).expect("the system counts");
-    let micros = [usage.user_time(), usage.system_time()].map(|time| time.num_microseconds());
-    Duration::from_micros(u64::try_from(micros[0] + micros[1]).unwrap_or_default())
+    let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("the system counts");
+    Duration::from(time)
 }
 
 /// The time of 1 MiB of each kind of text that costs most.
@@ -247,8 +250,8 @@ fn hostile(redactor: &Redactor, gate: &Gate) {
         text.truncate(MIB);
         let redacted = best(|| drop(std::hint::black_box(redactor.redact_once(text.as_bytes()))));
         let gated = best(|| drop(std::hint::black_box(gate.check([text.as_bytes()]))));
-        if redacted.max(gated) > HOSTILE {
-            missed += 1;
+        missed += usize::from(redacted.max(gated) > HOSTILE);
+        if redacted.max(gated) > HOSTILE / 2 {
             println!("  {name}: redactor {redacted:?}, gate {gated:?}");
         }
         for (time, (most, which)) in [redacted, gated].into_iter().zip(&mut worst) {

@@ -1,5 +1,7 @@
 //! What a found text must be like besides its pattern, so that prose and code are left alone.
 
+use std::sync::LazyLock;
+
 use base64::Engine;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
@@ -258,17 +260,22 @@ pub fn email_start(text: &[u8], at: usize) -> Option<usize> {
 
 /// Shannon's entropy of a text, in bits a character.
 pub fn entropy(text: &[u8]) -> f64 {
-    let mut counts = [0u32; 256];
+    // what a character adds that was there so often; of small counts, which are all there are in a token, it is known
+    static ADDED: LazyLock<[f64; 64]> = LazyLock::new(|| std::array::from_fn(|n| added(n as f64)));
+    fn added(count: f64) -> f64 {
+        let product = |count: f64| count * count.max(1.0).log2();
+        product(count + 1.0) - product(count)
+    }
+    let table = &*ADDED;
+    let (mut counts, mut spent) = ([0u32; 256], 0.0);
     for byte in text {
-        counts[usize::from(*byte)] += 1;
+        let count = &mut counts[usize::from(*byte)];
+        let known = table.get(*count as usize);
+        spent += known.copied().unwrap_or_else(|| added(f64::from(*count)));
+        *count += 1;
     }
     let total = text.len() as f64;
-    counts
-        .iter()
-        .filter(|c| **c > 0)
-        .map(|c| f64::from(*c) / total)
-        .map(|p| -p * p.log2())
-        .sum()
+    total.log2() - spent / total
 }
 
 /// A UUID, a git or SHA digest in hexadecimal, a trace id: public by nature.

@@ -14,6 +14,9 @@ use crate::{Class, keys, pem, token};
 /// So much of a rejected find is looked at again.
 pub(crate) const REJECTED: usize = 64;
 
+/// Finds before the last that are asked whether they are the same.
+const RECENT: usize = 4;
+
 /// What kind of bytes a text is.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Bytes {
@@ -30,6 +33,7 @@ impl Redactor {
             return;
         }
         let rules = self.rules;
+        let first = hits.len();
         let mut passed = scan.passed(rules.list.len());
         // tokens that stand there already are left alone, whatever their names contain
         let mut masked = 0;
@@ -64,6 +68,11 @@ impl Redactor {
                 Some(found) => match accepted(rule, text, start, &found) {
                     Some(span) => {
                         passed[at] = span.end;
+                        // what a better rule has found is not keyed twice
+                        let recent = hits.len().saturating_sub(RECENT).max(first);
+                        if hits[recent..].iter().any(|hit| hit.covers(&span, at)) {
+                            continue;
+                        }
                         hits.push(self.hit(span.clone(), at, &rule.id, rule.class, &text[span]));
                     }
                     None => passed[at] = passed[at].max(rejected_until(rule, text, &found)),
@@ -116,6 +125,13 @@ struct Found {
 /// What the rule's pattern takes at `start`.
 fn matched(rule: &Rule, text: &[u8], start: usize) -> Option<Found> {
     let window = &text[start..(start + rule.max).min(text.len())];
+    if rule
+        .needs
+        .as_ref()
+        .is_some_and(|needs| needs.find(window).is_none())
+    {
+        return None;
+    }
     let (span, quoted) = match rule.groups {
         true => rules::taken(&rule.pattern, &rule.ways, window)?,
         false => (rule.pattern.find(window)?.range(), false),

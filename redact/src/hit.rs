@@ -17,6 +17,13 @@ pub(crate) struct Hit {
     pub with: Vec<u8>,
 }
 
+impl Hit {
+    /// Whether a find of a rule of this rank adds nothing to this one.
+    pub fn covers(&self, span: &Range<usize>, rank: usize) -> bool {
+        self.rank <= rank && self.span.start <= span.start && span.end <= self.span.end
+    }
+}
+
 /// The ranks of finds that are no rule's; a rule's rank is its place in the file.
 pub(crate) mod rank {
     pub const UNRESOLVED: usize = 0;

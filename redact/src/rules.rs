@@ -3,6 +3,7 @@
 use std::sync::OnceLock;
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
+use memchr::memmem::Finder;
 use regex::bytes::Regex;
 use serde::Deserialize;
 
@@ -39,6 +40,7 @@ struct Entry {
     #[serde(default)]
     back: usize,
     max: Option<usize>,
+    needs: Option<String>,
     #[serde(default)]
     check: Check,
     #[serde(default)]
@@ -77,6 +79,8 @@ pub struct Rule {
     pub(crate) before: Before,
     pub(crate) back: usize,
     pub(crate) max: usize,
+    /// Without this in reach the pattern is not asked.
+    pub(crate) needs: Option<Finder<'static>>,
     pub(crate) check: Check,
     keywords: Vec<String>,
     /// Its keyword is telling enough to be looked for in binary data.
@@ -178,6 +182,7 @@ fn rule(entry: Entry) -> Rule {
         before: entry.before,
         back: entry.back,
         max: entry.max.unwrap_or(256),
+        needs: entry.needs.map(|text| Finder::new(&text).into_owned()),
         check: entry.check,
         keywords: entry.keywords,
         whole: entry.whole,

@@ -41,7 +41,9 @@ impl TokenKey {
         let mut mac = self.0.clone();
         mac.update(secret);
         let tag = mac.finalize().into_bytes();
-        format!("{TOKEN_START}{id}:{:02x}{:02x}]", tag[0], tag[1]).into_bytes()
+        let mut digits = [0; 4];
+        hex::encode_to_slice(&tag[..2], &mut digits).expect("two bytes are four digits");
+        [TOKEN_START.as_bytes(), id.as_bytes(), b":", &digits, b"]"].concat()
     }
 }
 

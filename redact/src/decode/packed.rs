@@ -7,6 +7,7 @@ use base64::Engine;
 use base64::alphabet;
 use base64::engine::GeneralPurpose;
 use flate2::read::{MultiGzDecoder, ZlibDecoder};
+use memchr::memchr2;
 
 use crate::bounds::MAX_UNPACKED;
 use crate::checks::LENIENT;
@@ -42,14 +43,16 @@ pub fn hex(run: &[u8]) -> Option<Vec<u8>> {
 /// What base64 says, of any alphabet. Letters that stand before it without a border shift it: the alignment that reads most
 /// like text at the start, the middle or the end is taken.
 pub fn base64(run: &[u8]) -> Option<Vec<u8>> {
-    let plain: Vec<u8> = run
-        .iter()
-        .map(|b| match b {
+    let plain: Cow<'_, [u8]> = if memchr2(b'-', b'_', run).is_some() {
+        let standard = run.iter().map(|b| match b {
             b'-' => b'+',
             b'_' => b'/',
             other => *other,
-        })
-        .collect();
+        });
+        Cow::Owned(standard.collect())
+    } else {
+        Cow::Borrowed(run)
+    };
     let best = (0..4usize).max_by_key(|offset| {
         let start = &plain[(*offset).min(plain.len())..];
         // the first alignment wins a tie

@@ -1,5 +1,7 @@
 //! What the rules say to a text.
 
+use memchr::memmem;
+
 use super::load::{Demand, GateRule};
 use super::look::Look;
 use super::names::{self, Kind};
@@ -69,6 +71,11 @@ fn ask(rule: &GateRule, text: &[u8], at: usize, end: usize) -> Answer {
     }
     let from = at.saturating_sub(rule.back);
     let window = &text[from..text.len().min(from + rule.window)];
+    if let Some(needs) = &rule.needs
+        && memmem::find(window, needs.as_bytes()).is_none()
+    {
+        return Answer::No;
+    }
     let Some(Taken {
         value: taken,
         quoted,

@@ -46,15 +46,16 @@ pub(super) fn each(text: &[u8], mut found: impl FnMut(&'static str)) {
     let mut at = 0;
     while let Some(next) = text[at..].iter().position(u8::is_ascii_digit) {
         at += next;
-        if let Some(id) = at_group(text, at) {
+        let group = text[at..].iter().take_while(|b| b.is_ascii_digit()).count();
+        if let Some(id) = at_group(text, at, group) {
             found(id);
         }
-        at += text[at..].iter().take_while(|b| b.is_ascii_digit()).count();
+        at += group;
     }
 }
 
-/// What a group of digits at `at` begins or belongs to.
-fn at_group(text: &[u8], at: usize) -> Option<&'static str> {
+/// What a group of so many digits at `at` begins or belongs to.
+fn at_group(text: &[u8], at: usize, group: usize) -> Option<&'static str> {
     let (ahead, here) = text.split_at(at);
     match ahead {
         [.., other, b'+'] if is_word(*other) => None,
@@ -72,7 +73,8 @@ fn at_group(text: &[u8], at: usize) -> Option<&'static str> {
         }
         [.., b'.' | b'-' | b'/'] => None,
         [.., other] if is_word(*other) => None,
-        _ if begins_card(here) => Some("card"),
+        _ if begins_card(here, group) => Some("card"),
+        _ if group != 3 => None,
         _ if is_matched(&AMERICAN, here) => Some("phone"),
         _ => is_social_security(here).then_some("national-id"),
     }
@@ -99,28 +101,24 @@ fn is_matched(pattern: &Regex, text: &[u8]) -> bool {
 }
 
 /// Whether a card's number begins here: in one piece, or in pieces with one kind of separator.
-fn begins_card(text: &[u8]) -> bool {
-    let mut number: Vec<u8> = Vec::with_capacity(19);
-    let (mut at, mut between) = (0, None);
+fn begins_card(text: &[u8], group: usize) -> bool {
+    let (mut number, mut length) = ([0; 19], 0);
+    let (mut at, mut between, mut piece) = (0, None, group);
     for pieces in 1.. {
-        let piece: &[u8] = &text[at..];
-        let piece = &piece[..piece.iter().take_while(|b| b.is_ascii_digit()).count()];
-        let fits = match pieces {
-            1 => !piece.is_empty(),
-            _ => (2..=7).contains(&piece.len()),
-        };
-        if !fits || number.len() + piece.len() > 19 {
+        if (pieces > 1 && !(2..=7).contains(&piece)) || length + piece > 19 {
             return false;
         }
-        number.extend_from_slice(piece);
-        at += piece.len();
-        if is_card(&number, pieces > 1) && is_over(&text[at..]) {
+        number[length..length + piece].copy_from_slice(&text[at..at + piece]);
+        length += piece;
+        at += piece;
+        if is_card(&number[..length], pieces > 1) && is_over(&text[at..]) {
             return true;
         }
         match text.get(at) {
             Some(b' ' | b'-') if between.is_none() || between == text.get(at) => {
                 between = text.get(at);
                 at += 1;
+                piece = text[at..].iter().take_while(|b| b.is_ascii_digit()).count();
             }
             _ => return false,
         }
@@ -130,6 +128,9 @@ fn begins_card(text: &[u8]) -> bool {
 
 /// Whether digits are a card's number.
 pub(super) fn is_card(number: &[u8], in_groups: bool) -> bool {
+    if !(13..=19).contains(&number.len()) || !matches!(number[0], b'2'..=b'6') {
+        return false;
+    }
     let of_scheme = SCHEMES.iter().any(|(first, last, lengths, grouped)| {
         let start = number.get(..first.len()).unwrap_or_default();
         first.as_bytes() <= start

@@ -16,6 +16,10 @@ pub(super) fn document(text: &[u8], look: &mut Look<'_>) -> bool {
         (text.first(), text.last()),
         (Some(b'{'), Some(b'}')) | (Some(b'['), Some(b']'))
     );
+    // as many logs have
+    if brackets && text.len() == 2 {
+        return true;
+    }
     if !brackets || serde_json::from_slice::<IgnoredAny>(text).is_err() {
         return false;
     }

@@ -19,7 +19,9 @@ pub(super) fn each(text: &[u8], look: &mut Look<'_>, mut joined: Option<&mut Joi
         let begins = line.trim_ascii_start().first() == Some(&b'{');
         if begins && !is_document {
             // a line has bounds of its own
-            look.whole(&text[from..at]);
+            if from < at {
+                look.whole(&text[from..at]);
+            }
             look.whole(line);
             from = at + line.len();
         }
@@ -33,6 +35,10 @@ pub(super) fn each(text: &[u8], look: &mut Look<'_>, mut joined: Option<&mut Joi
 
 impl Joined {
     fn line(&mut self, line: &[u8]) {
+        // the shortest delta's type alone is longer
+        if line.len() < 24 {
+            return;
+        }
         let telling = [&b"delta"[..], b"-start", b"\\u"]
             .iter()
             .any(|sign| memmem::find(line, sign).is_some());

@@ -33,6 +33,8 @@ pub(super) struct GateRule {
     pub fails_once: bool,
     pub back: usize,
     pub window: usize,
+    /// What its pattern cannot be without.
+    pub needs: Option<String>,
     pub demand: Demand,
     /// A text that it must find something in.
     pub canary: String,
@@ -135,6 +137,7 @@ fn one(entry: &Table) -> Result<(GateRule, Vec<String>), String> {
         fails_once: is("run"),
         back: number("back").unwrap_or(0),
         window: number("max").unwrap_or(256),
+        needs: text("needs").map(str::to_owned),
         demand: demand(text("check")).ok_or_else(|| format!("{id} has a check that is none"))?,
         canary,
         id,

@@ -1,7 +1,7 @@
 //! What a pattern takes for the value: of the match, or of its group `q` (in quotes) or `s`.
 //!
-//! Groups cost many times what a search costs. Where the value ends a pattern, it lies between the end of a search for what stands in
-//! front of it and the end of a search for all; when the two do not fit together, groups are asked.
+//! Groups cost many times what a search costs. Where the value ends a pattern, it is what its own pattern finds behind the end of what
+//! stands in front of it; when nothing is found there, groups are asked.
 
 use std::ops::Range;
 
@@ -11,9 +11,17 @@ use regex::bytes::Regex;
 #[derive(Debug)]
 pub(super) struct Taker {
     whole: Regex,
-    /// What stands in front of the value, and the value: only of patterns that end with it.
-    halves: Option<(Regex, Regex)>,
+    /// Only of patterns that end with their value.
+    halves: Option<Halves<Regex>>,
     has_groups: bool,
+}
+
+/// What stands in front of the value, and the value, within quotes and without.
+#[derive(Debug, PartialEq)]
+struct Halves<T> {
+    ahead: T,
+    quoted: Option<T>,
+    plain: Option<T>,
 }
 
 /// What was taken.
@@ -29,7 +37,11 @@ impl Taker {
     /// What the compiler says.
     pub fn new<E>(pattern: &str, compile: impl Fn(&str) -> Result<Regex, E>) -> Result<Self, E> {
         let halves = match halves(pattern) {
-            Some((ahead, value)) => Some((compile(&ahead)?, compile(&format!("(?:{value})$"))?)),
+            Some(halves) => Some(Halves {
+                ahead: compile(&halves.ahead)?,
+                quoted: halves.quoted.as_deref().map(&compile).transpose()?,
+                plain: halves.plain.as_deref().map(&compile).transpose()?,
+            }),
             None => None,
         };
         let whole = compile(pattern)?;
@@ -47,23 +59,28 @@ impl Taker {
 
     /// What is taken at the start of a text.
     pub fn take(&self, text: &[u8]) -> Option<Taken> {
-        let end = self.whole.find(text)?.end();
         if !self.has_groups {
             return Some(Taken {
-                value: 0..end,
+                value: self.whole.find(text)?.range(),
                 quoted: false,
             });
         }
-        if let Some((ahead, value)) = &self.halves
-            && let Some(start) = ahead.find(text).map(|ahead| ahead.end())
-            && start < end
-            && value.is_match(&text[start..end])
-        {
-            let quoted = matches!(text[..start].last(), Some(b'"' | b'\'' | b'`' | b'\\'));
-            return Some(Taken {
-                value: start..end,
-                quoted,
-            });
+        if let Some(halves) = &self.halves {
+            let start = halves.ahead.find(text)?.end();
+            let quoted = is_quote(text[..start].last());
+            let value = match &halves.quoted {
+                Some(value) if quoted => Some(value),
+                _ => halves.plain.as_ref(),
+            };
+            if let Some(value) = value.and_then(|value| value.find(&text[start..])) {
+                return Some(Taken {
+                    value: start..start + value.end(),
+                    quoted,
+                });
+            }
+        }
+        if !self.whole.is_match(text) {
+            return None;
         }
         self.by_groups(text)
     }
@@ -78,21 +95,21 @@ impl Taker {
             });
         }
         let value = group("s").or_else(|| groups.get(0).map(|all| all.range()))?;
-        let quoted = self.halves.is_some()
-            && matches!(
-                text[..value.start].last(),
-                Some(b'"' | b'\'' | b'`' | b'\\')
-            );
+        let quoted = self.halves.is_some() && is_quote(text[..value.start].last());
         Some(Taken { value, quoted })
     }
 }
 
-/// A pattern without the groups of its value, and their bodies as a choice; `None` when it does not end with them.
-fn halves(pattern: &str) -> Option<(String, String)> {
+fn is_quote(byte: Option<&u8>) -> bool {
+    matches!(byte, Some(b'"' | b'\'' | b'`' | b'\\'))
+}
+
+/// A pattern without the groups of its value, and their bodies; `None` when it does not end with them.
+fn halves(pattern: &str) -> Option<Halves<String>> {
     if !pattern.ends_with(')') || pattern.ends_with("\\)") {
         return None;
     }
-    let (mut ahead, mut bodies, mut rest) = (String::new(), Vec::new(), pattern);
+    let (mut ahead, mut quoted, mut plain, mut rest) = (String::new(), None, None, pattern);
     while let Some(at) = rest
         .find("(?<q>")
         .into_iter()
@@ -102,11 +119,21 @@ fn halves(pattern: &str) -> Option<(String, String)> {
         let body = &rest[at + 5..];
         let length = closing(body)?;
         ahead.push_str(&rest[..at]);
-        bodies.push(&body[..length]);
+        let group = match rest[at..].starts_with("(?<q>") {
+            true => &mut quoted,
+            false => &mut plain,
+        };
+        if group.replace(body[..length].to_owned()).is_some() {
+            return None;
+        }
         rest = &body[length + 1..];
     }
     ahead.push_str(rest);
-    (!bodies.is_empty()).then(|| (ahead, bodies.join("|")))
+    (quoted.is_some() || plain.is_some()).then_some(Halves {
+        ahead,
+        quoted,
+        plain,
+    })
 }
 
 /// Where the group ends whose inside begins here.
@@ -151,11 +178,19 @@ mod tests {
     fn patterns_that_end_with_their_value_are_halved() {
         assert_eq!(
             halves(r"a[(]\)(?:b|c)(?<s>d[)]|e+)"),
-            Some((r"a[(]\)(?:b|c)".to_owned(), "d[)]|e+".to_owned()))
+            Some(Halves {
+                ahead: r"a[(]\)(?:b|c)".to_owned(),
+                quoted: None,
+                plain: Some("d[)]|e+".to_owned())
+            })
         );
         assert_eq!(
             halves("a(?:x(?<q>b)|(?<s>(?:d|e)))"),
-            Some(("a(?:x|)".to_owned(), "b|(?:d|e)".to_owned()))
+            Some(Halves {
+                ahead: "a(?:x|)".to_owned(),
+                quoted: Some("b".to_owned()),
+                plain: Some("(?:d|e)".to_owned())
+            })
         );
         for pattern in ["a", "a(?<s>b)c", "a(?:b|c)", r"a(?<s>b)\)"] {
             assert_eq!(halves(pattern), None, "{pattern}");

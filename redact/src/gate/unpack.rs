@@ -1,51 +1,114 @@
 //! The gate's own decoders. They keep no places: it is enough to know what a text says.
 
 use std::io::{Cursor, Read};
-use std::sync::LazyLock;
 
 use base64::Engine;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use flate2::bufread::{MultiGzDecoder, ZlibDecoder};
-use regex::bytes::Regex;
 
-/// What a terminal does not print.
-static UNPRINTED: LazyLock<Regex> = LazyLock::new(|| {
-    let sequences = r"\x1b\[[ -?]*[@-~]?|\x1b[\]P^_][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[()].?|\x1b[@-~7-8=>]|\x1b";
-    let invisible = r"\xe2\x80[\x8b-\x8d]|\xe2\x81\xa0|\xef\xbb\xbf";
-    Regex::new(&format!("(?-u){sequences}|{invisible}"))
-        .expect("a constant expression, read by every test")
-});
+/// Where a byte of a terminal's text is.
+#[derive(Clone, Copy, PartialEq)]
+enum Printing {
+    /// Printed.
+    Yes,
+    /// Behind ESC.
+    Escape,
+    /// In a sequence of parameters, which ends with a letter.
+    Parameters,
+    /// In a text for the terminal itself, which ends with BEL or ESC and a backslash.
+    Private,
+    /// Behind ESC in such a text.
+    PrivateEscape,
+    /// In the name of a character set.
+    Set,
+}
 
-/// The text without it; `None` when there is nothing of it.
+/// The text without what a terminal does not print, invisible characters among it; `None` when there is nothing of it.
 pub(super) fn printed(text: &[u8]) -> Option<Vec<u8>> {
     let first = memchr::memchr3(0x1b, 0xe2, 0xef, text)?;
-    if !UNPRINTED.is_match(&text[first..]) {
-        return None;
+    let mut out = Vec::with_capacity(text.len());
+    out.extend_from_slice(&text[..first]);
+    let (mut state, mut at) = (Printing::Yes, first);
+    while at < text.len() {
+        let byte = text[at];
+        state = match (state, byte) {
+            (Printing::Yes, 0x1b) => Printing::Escape,
+            (Printing::Yes, 0xe2 | 0xef) if is_invisible(&text[at..]) => {
+                at += 3;
+                continue;
+            }
+            (Printing::Yes, _) => {
+                let end = memchr::memchr3(0x1b, 0xe2, 0xef, &text[at + 1..]);
+                let end = end.map_or(text.len(), |n| at + 1 + n);
+                out.extend_from_slice(&text[at..end]);
+                at = end;
+                continue;
+            }
+            (Printing::Escape, b'[') => Printing::Parameters,
+            (Printing::Escape, b']' | b'P' | b'^' | b'_') => Printing::Private,
+            (Printing::Escape, b'(' | b')') => Printing::Set,
+            (Printing::Escape, b'@'..=b'~' | b'7' | b'8' | b'=' | b'>') => Printing::Yes,
+            (Printing::Parameters, b' '..=b'?') => Printing::Parameters,
+            (Printing::Parameters, b'@'..=b'~') | (Printing::Set, _) => Printing::Yes,
+            // what does not belong to the sequence is printed
+            (Printing::Escape | Printing::Parameters, _) => {
+                state = Printing::Yes;
+                continue;
+            }
+            (Printing::Private, 7) | (Printing::PrivateEscape, b'\\') => Printing::Yes,
+            (Printing::Private, 0x1b) => Printing::PrivateEscape,
+            (Printing::Private, _) => Printing::Private,
+            // the escape began another sequence
+            (Printing::PrivateEscape, _) => {
+                state = Printing::Escape;
+                continue;
+            }
+        };
+        at += 1;
     }
-    Some(UNPRINTED.replace_all(text, &b""[..]).into_owned())
+    (out.len() < text.len()).then_some(out)
+}
+
+/// U+200B to U+200D, U+2060, U+FEFF.
+fn is_invisible(text: &[u8]) -> bool {
+    [
+        &b"\xe2\x80\x8b"[..],
+        b"\xe2\x80\x8c",
+        b"\xe2\x80\x8d",
+        b"\xe2\x81\xa0",
+        b"\xef\xbb\xbf",
+    ]
+    .iter()
+    .any(|character| text.starts_with(character))
 }
 
 /// The text with its `%XX` resolved; `None` when there are none.
 pub(super) fn unpercent(text: &[u8]) -> Option<Vec<u8>> {
-    memchr::memchr(b'%', text)?;
-    let pieces: Vec<&[u8]> = text.split(|b| *b == b'%').collect();
-    let mut out = pieces[0].to_vec();
-    let mut any = false;
-    for piece in &pieces[1..] {
-        match piece.get(..2).and_then(|digits| hex::decode(digits).ok()) {
-            Some(byte) => {
-                any = true;
-                out.extend_from_slice(&byte);
-                out.extend_from_slice(&piece[2..]);
+    let first = memchr::memchr(b'%', text)?;
+    let mut out = Vec::with_capacity(text.len());
+    out.extend_from_slice(&text[..first]);
+    let mut rest = &text[first..];
+    while let Some((percent, tail)) = rest.split_first() {
+        let mut byte = [0];
+        match tail
+            .get(..2)
+            .map(|digits| hex::decode_to_slice(digits, &mut byte))
+        {
+            Some(Ok(())) => {
+                out.push(byte[0]);
+                rest = &tail[2..];
             }
-            None => {
-                out.push(b'%');
-                out.extend_from_slice(piece);
+            _ => {
+                out.push(*percent);
+                rest = tail;
             }
         }
+        let plain = memchr::memchr(b'%', rest).unwrap_or(rest.len());
+        out.extend_from_slice(&rest[..plain]);
+        rest = &rest[plain..];
     }
-    any.then_some(out)
+    (out.len() < text.len()).then_some(out)
 }
 
 /// The text with its backslashes resolved once; `None` when there are none.
@@ -216,4 +279,34 @@ fn has_text(bytes: &[u8]) -> bool {
     bytes
         .chunks(24)
         .any(|chunk| chunk.len() >= 12 && chunk.iter().all(|b| matches!(b, 9 | 10 | 13 | 32..=126)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_printed() {
+        let printed =
+            |text: &[u8]| printed(text).map(|text| String::from_utf8_lossy(&text).into_owned());
+        let text = b"tok \x1b[31mabc\x1b[0mdef\x1b]8;;http://x\x07!\xe2\x80\x8b?";
+        assert_eq!(printed(text).as_deref(), Some("tok abcdef!?"));
+        assert_eq!(
+            printed(b"a\x1b(Bb\x1b]0;t\x1b\\c\x1b[1").as_deref(),
+            Some("abc")
+        );
+        assert_eq!(printed(b"a\x1b\x1b[1mb").as_deref(), Some("ab"));
+        assert_eq!(printed("plain \u{2013} text".as_bytes()), None);
+    }
+
+    #[test]
+    fn what_percents_say() {
+        let says =
+            |text: &[u8]| unpercent(text).map(|text| String::from_utf8_lossy(&text).into_owned());
+        assert_eq!(
+            says(b"?t=ghp%5Fab%zz%%41%").as_deref(),
+            Some("?t=ghp_ab%zz%A%")
+        );
+        assert_eq!(says(b"100 % of %"), None);
+    }
 }
