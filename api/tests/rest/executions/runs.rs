@@ -12,12 +12,12 @@ use crate::remote::{assistant, lines, result, text};
 async fn each_turn_of_an_agent_session_is_a_run_and_its_messages_say_which() {
     let world = World::new().await;
     let session = world.running().await;
-    world
-        .speak(
-            &session,
-            &[r#"{"type":"text-delta","id":"1","delta":"hello"}"#],
-        )
-        .await;
+    let said = [
+        r#"{"type":"text-start","id":"1"}"#,
+        r#"{"type":"text-delta","id":"1","delta":"hello"}"#,
+        r#"{"type":"text-end","id":"1"}"#,
+    ];
+    world.speak(&session, &said).await;
     world
         .settle(&session, TurnNo(1), Generation(1), SandboxAfter::Idle)
         .await;
