@@ -1,6 +1,6 @@
 //! What of a stream's text may not leave yet.
 
-use memchr::memmem;
+use memchr::{memmem, memrchr};
 
 use crate::checks::has_digit;
 use crate::engine::Redactor;
@@ -10,6 +10,8 @@ use crate::{Class, bounds, runs};
 
 /// Keywords of leads are looked for in this many bytes before the end.
 const LEAD: usize = 320;
+/// And tails.
+const TAIL: usize = 128;
 
 /// What is held when it becomes too much to hold, and so how its end is recognised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +38,8 @@ impl Redactor {
                 .map_or(0, |n| n + 1);
         let held = [
             self.lead(text),
+            self.tail(text),
+            rest_of_key(text),
             keyword(self.rules, text, token),
             beginning(self.rules, text, token),
             random(text),
@@ -64,6 +68,30 @@ impl Redactor {
             });
         leads.min()
     }
+
+    /// Where a secret may have begun whose keyword is still to come.
+    fn tail(&self, text: &[u8]) -> Option<usize> {
+        let floor = text.len().saturating_sub(TAIL);
+        let tails = self.rules.list.iter().filter_map(|rule| rule.tail.as_ref());
+        let found = tails.filter_map(|tail| tail.find(&text[floor..]));
+        found.map(|found| floor + found.start()).min()
+    }
+}
+
+/// Where the last lines of a private key begin whose very last line is not over.
+fn rest_of_key(text: &[u8]) -> Option<usize> {
+    let line = memrchr(b'\n', text)? + 1;
+    let last = &text[line..];
+    let dashes = last.iter().take_while(|b| **b == b'-').count();
+    let name = &last[dashes..];
+    let named = name.starts_with(b"END ") || b"END ".starts_with(name);
+    let plain = name
+        .iter()
+        .all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b" -".contains(b));
+    if dashes == 0 || last.len() > 80 || !named || !plain {
+        return None;
+    }
+    pem::before_last_line(text, line + dashes - 1, text.len()).map(|span| span.start)
 }
 
 /// What a token is not held beyond.

@@ -33,6 +33,7 @@ struct Entry {
     keywords: Vec<String>,
     pattern: String,
     lead: Option<String>,
+    tail: Option<String>,
     #[serde(default)]
     nocase: bool,
     #[serde(default)]
@@ -76,6 +77,8 @@ pub struct Rule {
     /// How to find that group.
     pub(crate) ways: Vec<Way>,
     pub(crate) lead: Option<Regex>,
+    /// The beginning of a match at the end of a text, where the keyword does not come first.
+    pub(crate) tail: Option<Regex>,
     pub(crate) before: Before,
     pub(crate) back: usize,
     pub(crate) max: usize,
@@ -176,6 +179,10 @@ fn rule(entry: Entry) -> Rule {
         ways: split::ways(&entry.pattern, compile).expect(READ),
         pattern,
         lead: entry.lead.as_deref().map(|lead| compile(lead).expect(READ)),
+        tail: entry
+            .tail
+            .as_deref()
+            .map(|tail| Regex::new(&format!("(?-u)(?:{tail})$")).expect(READ)),
         id: entry.id,
         version: entry.version,
         class: entry.class,

@@ -126,7 +126,7 @@ pub(super) fn is_credentials(value: &[u8]) -> bool {
     }
     unpack::base64_once(value).is_some_and(|plain| {
         let readable = |b: &u8| !matches!(b, 0..=0x1f | 0x7f..=0x9f);
-        plain.len() > 3 && plain.iter().all(readable) && plain.iter().any(|b| *b == b':')
+        plain.len() > 3 && plain.iter().all(readable) && plain.contains(&b':')
     })
 }
 

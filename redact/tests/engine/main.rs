@@ -7,6 +7,8 @@ mod cli;
 mod encodings;
 mod gate;
 mod independence;
+mod live;
+mod matrix;
 mod parts;
 mod planted;
 mod properties;
@@ -41,4 +43,13 @@ pub fn refusal(gate: &Gate, text: &str) -> Vec<String> {
 pub fn gate() -> &'static Gate {
     static GATE: std::sync::OnceLock<Gate> = std::sync::OnceLock::new();
     GATE.get_or_init(|| Gate::new(Profile::Package).expect("the gate finds its canaries"))
+}
+
+/// What the deltas of parts join to.
+pub fn joined_text(parts: &[bytes::Bytes]) -> String {
+    parts
+        .iter()
+        .map(|part| serde_json::from_slice::<serde_json::Value>(part).expect("JSON stays JSON"))
+        .filter_map(|part| part["delta"].as_str().map(str::to_owned))
+        .collect()
 }
