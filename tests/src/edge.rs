@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
+use bex_testpg::certs::Issued;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
@@ -34,11 +35,41 @@ impl Edge {
     /// # Errors
     /// When nginx is not installed as Debian installs it, or does not begin to listen.
     pub async fn start(upstream: SocketAddr, logs: &Path) -> anyhow::Result<Self> {
+        Self::site(upstream, logs, None).await
+    }
+
+    /// The same, over TLS with this certificate.
+    ///
+    /// # Errors
+    /// As [`Edge::start`].
+    pub async fn start_tls(
+        upstream: SocketAddr,
+        logs: &Path,
+        identity: &Issued,
+    ) -> anyhow::Result<Self> {
+        Self::site(upstream, logs, Some(identity)).await
+    }
+
+    async fn site(
+        upstream: SocketAddr,
+        logs: &Path,
+        identity: Option<&Issued>,
+    ) -> anyhow::Result<Self> {
         let dir = tempfile::tempdir()?;
         let address = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?;
-        let site = format!(
-            "server {{ listen {address}; location / {{ proxy_pass http://{upstream}; }} }}"
-        );
+        let listen = match identity {
+            None => format!("listen {address};"),
+            Some(identity) => {
+                let (certificate, key) = (dir.path().join("tls.crt"), dir.path().join("tls.key"));
+                std::fs::write(&certificate, &identity.certificate)?;
+                std::fs::write(&key, &identity.key)?;
+                let (certificate, key) = (certificate.display(), key.display());
+                format!(
+                    "listen {address} ssl; ssl_certificate {certificate}; ssl_certificate_key {key};"
+                )
+            }
+        };
+        let site = format!("server {{ {listen} location / {{ proxy_pass http://{upstream}; }} }}");
         let config = config(dir.path(), logs, &site)?;
         Self::run(dir, address, &config).await
     }

@@ -5,7 +5,9 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use bex_proto::remote::RemoteState;
+use bex_testpg::certs::Authority;
 use bex_tests::client::ApiClient;
+use bex_tests::edge::{Edge, is_installed};
 use bex_tests::fault_proxy::{FaultProxy, Network};
 use bex_tests::stack::{WORKSPACE, bin_dir};
 use bex_tests::{Stack, StackOptions, eventually};
@@ -193,6 +195,88 @@ async fn a_command_is_complete_and_in_order_though_its_reporter_is_killed_and_th
     let lines: String = (1..=20_000).map(|n| format!("line {n}\n")).collect();
     assert!(reported.said("stdout").await == lines);
     assert_eq!(reported.said("stderr").await, "done\n");
+    stack.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_network_away_for_a_minute_costs_nothing() {
+    /// Longer than any request of the reporter waits for its answer.
+    const AWAY: Duration = Duration::from_secs(60);
+    let stack = Stack::start(StackOptions::default()).await.unwrap();
+    let proxy = FaultProxy::start(vec![stack.addresses.api]).await.unwrap();
+    let mut reported = Reported::new(&stack, format!("http://{}", proxy.address)).await;
+    // it speaks before, all the while, and behind
+    let script = "i=0; while [ ! -e go ]; do i=$((i+1)); echo line $i; sleep 0.02; done; \
+        echo $i > count; echo last";
+    reported.start(&[], script);
+    reported.has_events(20).await;
+    proxy.set(Network::Frozen);
+    tokio::time::sleep(AWAY).await;
+    let meanwhile = reported.events().await;
+    proxy.set(Network::Open);
+    reported.has_events(meanwhile + 1).await;
+    std::fs::write(reported.path("go"), "").unwrap();
+    assert_eq!(reported.code().await, Some(0));
+
+    reported.is(RemoteState::Completed).await;
+    let count = std::fs::read_to_string(reported.path("count")).unwrap();
+    let count: u64 = count.trim().parse().unwrap();
+    assert!(
+        count > meanwhile,
+        "{count} lines, {meanwhile} of them before"
+    );
+    let lines: String = (1..=count).map(|n| format!("line {n}\n")).collect();
+    assert!(reported.said("stdout").await == lines + "last\n");
+    stack.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reports_go_over_tls_to_a_service_that_is_proved_and_to_no_other() {
+    if !is_installed() {
+        return;
+    }
+    let stack = Stack::start(StackOptions::default()).await.unwrap();
+    let authority = Authority::new("a company's own").unwrap();
+    let proved = authority.issue(&["127.0.0.1"]).unwrap();
+    let (upstream, logs) = (stack.addresses.api, stack.log_dir());
+    let edge = Edge::start_tls(upstream, &logs, &proved).await.unwrap();
+    let mut reported = Reported::new(&stack, format!("https://{}", edge.address)).await;
+    let ca = reported.path("ca.pem");
+    let ca_flag = ["--ca", ca.to_str().unwrap()];
+    // a megabyte and more: batches pass the edge's own bound of a body
+    let script =
+        "i=0; while [ $i -lt 30 ]; do i=$((i+1)); head -c 50000 /dev/zero | tr '\\0' x; echo; done";
+
+    let stranger = Authority::new("another one").unwrap();
+    let elsewhere = authority.issue(&["api.example.org"]).unwrap();
+    let misnamed = Edge::start_tls(upstream, &logs, &elsewhere);
+    let misnamed = misnamed.await.unwrap();
+    let good = std::mem::take(&mut reported.url);
+    for (url, trusted) in [
+        (good.clone(), stranger.pem()),
+        (format!("https://{}", misnamed.address), authority.pem()),
+    ] {
+        std::fs::write(&ca, trusted).unwrap();
+        reported.url = url;
+        reported.start(&ca_flag, script);
+        let log = reported.path("log");
+        let refusals = eventually("it tells that it was not proved", STEP, async || {
+            let log = std::fs::read_to_string(&log).ok()?;
+            log.contains("certificate").then_some(())
+        });
+        refusals.await.unwrap();
+        reported.kill().await;
+        assert_eq!(reported.events().await, 0);
+        std::fs::write(&log, "").unwrap();
+    }
+
+    std::fs::write(&ca, authority.pem()).unwrap();
+    reported.url = good;
+    reported.start(&ca_flag, script);
+    assert_eq!(reported.code().await, Some(0));
+    reported.is(RemoteState::Completed).await;
+    let line = "x".repeat(50_000) + "\n";
+    assert!(reported.said("stdout").await == line.repeat(30));
     stack.stop().await.unwrap();
 }
 
