@@ -59,7 +59,7 @@ export function ConversationPage({ id }: { id: string }) {
         <ConversationView
           rows={rows}
           turns={turns}
-          isLive={session !== undefined && (isSpeaking || isLive(session.phase))}
+          isLive={session !== undefined && isLive(session.phase)}
           isLoading={link === 'opening' || (isSpeaking && !session)}
           banner={
             conversation.error && (

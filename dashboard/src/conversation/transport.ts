@@ -47,7 +47,7 @@ export class GatewayTransport implements ChatTransport<UIMessage> {
 
   async reconnectToStream({ abortSignal }: { abortSignal?: AbortSignal }): Promise<ReadableStream<UIMessageChunk> | null> {
     this.#events.onLink('opening');
-    const response = await this.#open(abortSignal, true);
+    const response = await this.#reopen(abortSignal, true);
     if (!response) {
       this.#events.onLink('idle');
       return null;
@@ -90,11 +90,11 @@ export class GatewayTransport implements ChatTransport<UIMessage> {
   }
 
   /** Tries until the gateway answers, or says that it never will. */
-  async #reopen(signal: AbortSignal | undefined): Promise<Response | undefined> {
+  async #reopen(signal: AbortSignal | undefined, isFresh = false): Promise<Response | undefined> {
     for (let pause = FIRST_PAUSE_MS; ; pause = Math.min(pause * 2, LONGEST_PAUSE_MS)) {
       signal?.throwIfAborted();
       try {
-        return await this.#open(signal, false);
+        return await this.#open(signal, isFresh);
       } catch (error) {
         if (signal?.aborted || isFinal(error)) throw error;
         this.#events.onLink('lost');

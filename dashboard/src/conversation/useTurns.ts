@@ -6,7 +6,7 @@ import { usePoll } from '../app/usePoll';
 import { isLive } from '../list/item';
 
 const LIVE_MS = 2000;
-const IDLE_MS = 10_000;
+const IDLE_MS = 5000;
 const FAILED_MS = 5000;
 
 export interface Told {

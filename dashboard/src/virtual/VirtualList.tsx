@@ -67,12 +67,14 @@ export function VirtualList<T extends Keyed>(props: Props<T>) {
   useLayoutEffect(() => {
     const box = scroller.current;
     if (!box) return;
+    // the reader may have moved in this very moment: that is told later
+    if (state.heed(box)) return redraw();
     if (state.measure(box)) return redraw();
     const wanted = isAtEnd ? box.scrollHeight - box.clientHeight : state.top();
     if (Math.abs(box.scrollTop - wanted) > 1) {
       box.scrollTop = wanted;
-      state.ownTop = box.scrollTop;
     }
+    state.knownTop = box.scrollTop;
     const isNear = box.scrollHeight - box.clientHeight - box.scrollTop < NEAR;
     onSeen?.(state.heights.at(box.scrollTop), state.heights.at(box.scrollTop + box.clientHeight), isNear);
   });
@@ -90,8 +92,7 @@ export function VirtualList<T extends Keyed>(props: Props<T>) {
   const scrolled = () => {
     const box = scroller.current;
     if (!box) return;
-    if (Math.abs(box.scrollTop - state.ownTop) > 1) state.moved(box.scrollTop, box.scrollHeight - box.clientHeight - box.scrollTop < NEAR);
-    state.ownTop = -1;
+    state.heed(box);
     redraw();
   };
 
@@ -119,8 +120,8 @@ class ListState<T extends Keyed> {
   wantsEnd = true;
   /** Whether the end was ever where the reader wanted to be. */
   hasFollowed = false;
-  /** Where the list itself scrolled to: no move of the reader. */
-  ownTop = -1;
+  /** Where the view was when it was looked at last. */
+  knownTop = 0;
 
   take(items: readonly T[], guess: (item: T) => number): void {
     if (items === this.#items) return;
@@ -146,9 +147,22 @@ class ListState<T extends Keyed> {
     return this.heights.before(this.#anchorIndex) + anchor.offset;
   }
 
-  /** The reader moved. */
-  moved(top: number, isAtEnd: boolean): void {
+  /** Whether the reader moved since the view was looked at last; then the list goes on from there. */
+  heed(box: HTMLElement): boolean {
+    const top = box.scrollTop;
+    const left = box.scrollHeight - box.clientHeight - top;
+    const isSame = Math.abs(top - this.knownTop) <= 1;
+    // what became shorter takes its view along
+    const isPushed = top < this.knownTop && left <= 1;
+    this.knownTop = top;
+    if (isSame || isPushed) return false;
+    this.#moved(top, left < NEAR);
+    return true;
+  }
+
+  #moved(top: number, isAtEnd: boolean): void {
     this.wantsEnd = isAtEnd;
+    this.hasFollowed ||= isAtEnd;
     this.#anchorIndex = this.heights.at(top);
     const key = this.#items[this.#anchorIndex]?.key;
     this.anchor = key === undefined ? undefined : { key, offset: top - this.heights.before(this.#anchorIndex) };

@@ -1,0 +1,16 @@
+// Waiting for a level, never for a time.
+import { setTimeout as pause } from 'node:timers/promises';
+
+const PATIENCE_MS = 30_000;
+const LOOK_MS = 50;
+
+/** Waits until `look` gives something, and gives that. A failure tells what `told` says. */
+export async function until(what, look, { told = async () => '', patience = PATIENCE_MS } = {}) {
+  const began = Date.now();
+  for (;;) {
+    const found = await look();
+    if (found) return found;
+    if (Date.now() - began > patience) throw new Error(`not within ${patience} ms: ${what} ${await told()}`);
+    await pause(LOOK_MS);
+  }
+}
