@@ -185,12 +185,9 @@ fn asks(line: &[u8]) -> Option<(String, Value)> {
     asks.then_some((read.request_id, read.request.input))
 }
 
-/// The permission requests among Claude's lines.
-pub fn permission_requests(lines: &[u8]) -> impl Iterator<Item = String> + '_ {
-    lines
-        .split_inclusive(|byte| *byte == b'\n')
-        .filter(|line| asks(line).is_some())
-        .map(|line| super::cut::text(line.trim_ascii()))
+/// Whether a line of Claude's asks for a permission.
+pub fn is_permission_request(line: &[u8]) -> bool {
+    asks(line).is_some()
 }
 
 /// What a tool was to be called with, as the command itself said.
@@ -268,8 +265,9 @@ mod tests {
     fn only_requests_for_a_permission_are_told_as_such() {
         let interrupt = ASKS.replace("can_use_tool", "interrupt");
         let text = r#"{"type":"assistant","text":"\"control_request\""}"#;
-        let lines = format!("{text}\n{interrupt}\n{ASKS}\n{{\"control_request\"");
-        let found: Vec<String> = permission_requests(lines.as_bytes()).collect();
-        assert_eq!(found, [ASKS]);
+        for other in [text, &interrupt, "{\"control_request\""] {
+            assert!(!is_permission_request(other.as_bytes()), "{other}");
+        }
+        assert!(is_permission_request(ASKS.as_bytes()));
     }
 }

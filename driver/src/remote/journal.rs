@@ -25,7 +25,7 @@ const LAST_BYTES: u64 = 1024 * 1024;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Content {
-    /// Bytes of the stream's spool, from and before.
+    /// Bytes of the stream's spool, from and before; of a permission request, which is a line of it, stdout's.
     Spool(u64, u64),
     /// This.
     Text(String),
@@ -111,11 +111,10 @@ impl State {
             Line::Event(entry) => {
                 self.next = entry.index + 1;
                 self.charged += entry.content.charge();
-                if let Content::Spool(_, to) = entry.content {
-                    match entry.stream {
-                        OutputStream::Stdout => self.stdout = to,
-                        _ => self.stderr = to,
-                    }
+                match (entry.stream, &entry.content) {
+                    (OutputStream::Stdout, Content::Spool(_, to)) => self.stdout = *to,
+                    (OutputStream::Stderr, Content::Spool(_, to)) => self.stderr = *to,
+                    _ => {}
                 }
                 self.complete |= entry.complete && entry.stream == OutputStream::Stdout;
             }

@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use bex_proto::RemoteSessionId;
@@ -126,6 +126,23 @@ fn lock(path: &Path) -> io::Result<Option<File>> {
         Err(TryLockError::WouldBlock) => Ok(None),
         Err(TryLockError::Error(error)) => Err(error),
     }
+}
+
+/// What there is of a piece of a spool: less than was written only after the machine itself fell.
+///
+/// # Errors
+/// What the system says.
+pub fn read_piece(spool: &File, from: u64, to: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; usize::try_from(to.saturating_sub(from)).unwrap_or_default()];
+    let mut filled = 0;
+    while filled < bytes.len() {
+        match spool.read_at(&mut bytes[filled..], from + filled as u64)? {
+            0 => break,
+            more => filled += more,
+        }
+    }
+    bytes.truncate(filled);
+    Ok(bytes)
 }
 
 /// A small file; nothing where there is none.

@@ -1,7 +1,6 @@
 //! Posts events in their order, one batch after the other, until all are there.
 
 use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use bex_proto::RemoteSessionId;
@@ -14,7 +13,7 @@ use super::client::{Call, Link, Trouble};
 use super::cut::text;
 use super::fault::Fault;
 use super::journal::{Content, Entry, Journal, Reader};
-use super::place::Place;
+use super::place::{Place, read_piece};
 
 /// One batch. Common proxies take no more.
 const BATCH_BYTES: usize = 1024 * 1024;
@@ -153,11 +152,10 @@ impl Sender {
             Content::Text(said) => text(said.as_bytes()),
             Content::Spool(from, to) => {
                 let spool = match entry.stream {
-                    OutputStream::Stdout => &self.stdout,
-                    _ => &self.stderr,
+                    OutputStream::Stderr => &self.stderr,
+                    _ => &self.stdout,
                 };
-                let length = usize::try_from(to.saturating_sub(*from)).unwrap_or_default();
-                text(&read(spool, *from, length)?)
+                text(&read_piece(spool, *from, *to)?)
             }
         };
         let event = OutputEvent {
@@ -171,20 +169,6 @@ impl Sender {
         line.push(b'\n');
         Ok(line)
     }
-}
-
-/// What is there of a piece: less than was written only after the machine itself fell.
-fn read(spool: &File, from: u64, length: usize) -> std::io::Result<Vec<u8>> {
-    let mut bytes = vec![0; length];
-    let mut filled = 0;
-    while filled < length {
-        match spool.read_at(&mut bytes[filled..], from + filled as u64)? {
-            0 => break,
-            more => filled += more,
-        }
-    }
-    bytes.truncate(filled);
-    Ok(bytes)
 }
 
 fn output_path(session: &RemoteSessionId) -> String {

@@ -16,7 +16,7 @@ use super::cut::{PIECE_BYTES, Rest, piece};
 use super::fault::Fault;
 use super::input;
 use super::journal::{Content, Journal};
-use super::place::Place;
+use super::place::{Place, read_piece};
 use super::running::{End, Running};
 
 /// How often is looked while the command speaks, and while it is silent.
@@ -54,6 +54,8 @@ struct Spool {
     stream: OutputStream,
     file: File,
     cut: u64,
+    /// Where the line begins that it was cut in.
+    line: u64,
     size: u64,
     grown: Instant,
 }
@@ -62,10 +64,15 @@ impl Spool {
     fn open(stream: OutputStream, place: &Place, journal: &Journal) -> io::Result<Self> {
         let path = place.spool(stream);
         let file = OpenOptions::new().read(true).append(true).open(path)?;
+        let cut = journal.cut(stream);
+        let before = cut.saturating_sub(limits::REMOTE_LINE_BYTES as u64);
+        let read = read_piece(&file, before, cut)?;
+        let newline = memchr::memrchr(b'\n', &read);
         Ok(Self {
             stream,
             file,
-            cut: journal.cut(stream),
+            cut,
+            line: newline.map_or(before, |at| before + at as u64 + 1),
             size: 0,
             grown: Instant::now(),
         })
@@ -86,6 +93,30 @@ impl Spool {
             None if self.grown.elapsed() >= LINE_WAIT => Rest::Silent,
             None => Rest::Growing,
         }
+    }
+
+    /// The permission requests among the lines that end in the next piece, wherever they begin. Of a line that is longer than any event
+    /// nothing is asked.
+    fn requests(&mut self, piece: &[u8]) -> io::Result<Vec<Content>> {
+        let mut found = Vec::new();
+        for at in memchr::memchr_iter(b'\n', piece) {
+            let (from, to) = (self.line, self.cut + at as u64);
+            self.line = to + 1;
+            if to - from > limits::REMOTE_LINE_BYTES as u64 {
+                continue;
+            }
+            let asks = match from.checked_sub(self.cut) {
+                Some(begin) => {
+                    let begin = usize::try_from(begin).unwrap_or(at);
+                    input::is_permission_request(&piece[begin..at])
+                }
+                None => input::is_permission_request(&read_piece(&self.file, from, to)?),
+            };
+            if asks {
+                found.push(Content::Spool(from, to));
+            }
+        }
+        Ok(found)
     }
 }
 
@@ -175,8 +206,12 @@ impl Tail {
             let to = spool.cut + length as u64;
             let mut events = vec![(spool.stream, Content::Spool(spool.cut, to))];
             if self.dialect == Dialect::Claude && spool.stream == OutputStream::Stdout {
-                let asked = input::permission_requests(&window[..length]);
-                events.extend(asked.map(|line| (OutputStream::Permission, Content::Text(line))));
+                let asked = spool.requests(&window[..length])?;
+                events.extend(
+                    asked
+                        .into_iter()
+                        .map(|line| (OutputStream::Permission, line)),
+                );
             }
             self.journal.append(events)?;
             spool.cut = to;

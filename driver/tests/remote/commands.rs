@@ -162,6 +162,39 @@ async fn claude_is_spoken_to_in_its_own_lines_and_its_questions_are_told() {
 }
 
 #[tokio::test]
+async fn a_question_is_told_though_its_line_comes_in_pieces_and_its_reporter_is_killed_between() {
+    let double = Double::start().await;
+    let input = format!(r#"{{"file_path":"a","content":"{}"}}"#, "x".repeat(200_000));
+    let head = r#"{"type":"control_request","request_id":"r1","request":{"subtype":"can_use_tool","tool_name":"Write","input":"#;
+    let script = "printf 'before\\n%s' \"$(cat head)\"; while [ ! -e go ]; do sleep 0.02; done; cat rest; read -r line; \
+        printf '%s\\n' \"$line\" > heard";
+    let mut reporter = Reporter::shell(&double, script).flags(&["--input", "claude"]);
+    let write = |name: &str, text: &str| {
+        std::fs::write(reporter.root.path().join(name), text).expect("a file");
+    };
+    write("head", head);
+    write("rest", &format!("{input}}}}}\nafter\n"));
+    reporter.start();
+    eventually("half of it is reported", || {
+        double.said("stdout") == format!("before\n{head}")
+    })
+    .await;
+    reporter.kill().await;
+    std::fs::write(reporter.root.path().join("go"), "").expect("a file");
+    reporter.start();
+    let asks = format!("{head}{input}}}}}");
+    eventually("it asks", || double.said("permission") == asks).await;
+    let allow = json!({"requestId": "r1", "allow": true, "message": null});
+    done(&double, &double.tell("permission", &allow)).await;
+    assert_eq!(reporter.code().await, 0, "{}", reporter.log());
+    let heard: Value = serde_json::from_str(&reporter.file("heard")).expect("JSON");
+    let given = &heard["response"]["response"]["updatedInput"];
+    assert_eq!(given.to_string().len(), input.len());
+    assert_eq!(double.said("stdout"), format!("before\n{asks}\nafter\n"));
+    double.lock().complete();
+}
+
+#[tokio::test]
 async fn what_cannot_be_said_is_answered_as_such() {
     let double = Double::start().await;
     let script = "echo begun; while [ ! -e go ]; do sleep 0.02; done";
