@@ -2,7 +2,7 @@
 //!
 //! What it promises: an event is stored once under its index, verbatim; a row made from the log is written once, with its counter, in log
 //! order, however many builders try ([`Db::write_built`](crate::Db::write_built) is a compare-and-set on the head's revision);
-//! positions have no gaps and become visible in order.
+//! positions become visible in order, but for rows that are made again.
 
 mod built;
 mod commands;
@@ -17,12 +17,12 @@ mod usage;
 mod watch;
 
 pub use built::{BuiltRow, MessageText, TurnRow as RemoteTurnRow, WriteBuilt, Written};
-pub use commands::{Chatted, Command, CommandState, NewCommand, Told};
-pub use gaps::{Decided, StoredGap};
+pub use commands::{Command, CommandState, NewCommand, Queued, Told};
+pub use gaps::Decided;
 pub use imports::{Import, Imported, StoredImport};
 pub use log::{Appended as EventsAppended, LogRow, RemoteAppend};
 pub use machines::{MachineRow, NewMachine};
-pub use messages::{MessageRow, TurnCursor};
+pub use messages::{MessageRow, NumberedTurn};
 pub use sessions::{
     Ending, Moved, NewRemoteSession, RemoteCreated, RemoteHead, RemoteListFilter, RemoteSessionRow,
 };

@@ -392,7 +392,9 @@ impl Db {
             "write_built",
             "UPDATE remote_heads
                 SET built = $2, cursor_index = $3, cursor_offset = $4, cursor_ordinal = $5, seen_index = GREATEST(seen_index, $6), seen_at = now(),
-                    seen_bytes = seen_bytes + $7, next_position = $8, message_count = $9, turn_count = $10,
+                    -- of rows made again, imports and what came late are not read once more
+                    seen_bytes = CASE WHEN GREATEST(seen_index, $6) >= high_index THEN bytes ELSE seen_bytes + $7 END,
+                    next_position = $8, message_count = $9, turn_count = $10,
                     revision = revision + 1, imports_waiting = imports_waiting - $11,
                     again = again AND (GREATEST(seen_index, $6) < next_index OR imports_waiting > $11)
               WHERE session_id = $1",

@@ -39,7 +39,7 @@ pub struct NewCommand<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Told {
     /// It waits for its machine.
-    Queued(Chatted),
+    Queued(Queued),
     /// There is nothing to do.
     Already(RemoteState),
     /// The state forbids it.
@@ -52,7 +52,7 @@ pub enum Told {
 
 /// A queued command.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Chatted {
+pub struct Queued {
     /// Its id.
     pub command: CommandId,
     /// The state the session is in now.
@@ -136,8 +136,8 @@ impl Db {
                 KnownAnswer::Same(id) => {
                     let command = id
                         .parse()
-                        .map_err(|_| StoreError::Corrupt { what: "session_id" })?;
-                    return Ok(Told::Queued(Chatted { command, state }));
+                        .map_err(|_| StoreError::Corrupt { what: "command_id" })?;
+                    return Ok(Told::Queued(Queued { command, state }));
                 }
                 KnownAnswer::OtherBody => return Ok(Told::KeyConflict),
             }
@@ -208,7 +208,7 @@ impl Db {
             tx.notify(Channel::Remote, session.as_str()).await?;
         }
         tx.commit().await?;
-        Ok(Told::Queued(Chatted {
+        Ok(Told::Queued(Queued {
             command: new.id.clone(),
             state: moved.map_or(state, |(state, _)| state),
         }))

@@ -9,9 +9,6 @@ use crate::pool::Db;
 use crate::sql::{float8, get, int8, large, text};
 use crate::wake::Channel;
 
-/// A gap as it was decided.
-pub type StoredGap = Gap;
-
 /// What a look at a session's gap came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decided {
@@ -112,7 +109,7 @@ impl Db {
         &self,
         session: &RemoteSessionId,
         from: u64,
-    ) -> Result<Vec<StoredGap>, StoreError> {
+    ) -> Result<Vec<Gap>, StoreError> {
         let rows = self
             .query(
                 "remote_gaps",

@@ -1,11 +1,26 @@
 //! How long remote sessions are kept, and what becomes of them with their workspace.
 
+use bex_proto::problem::Code;
+use bex_proto::remote::{Answer, Operation};
 use bex_proto::{RemoteSessionId, WorkspaceId};
 
+use super::sessions::Moved;
 use crate::error::StoreError;
 use crate::holds::{Hold, HoldSet};
 use crate::pool::Db;
 use crate::sql::{boolean, float8, get, int8, large, text, word};
+use crate::wake::Channel;
+
+/// Log events that one transaction of a deletion removes.
+const DELETE_EVENTS: i64 = 20_000;
+
+/// What one transaction of a deletion came to.
+enum Step {
+    /// A part of the log went.
+    Part,
+    /// That is what becomes of the session.
+    Last(Moved),
+}
 
 impl Db {
     /// Sessions of a workspace that have ended, are not held, and were quiet for `days`: the oldest first, at most `limit`.
@@ -33,6 +48,54 @@ impl Db {
             )
             .await?;
         rows.iter().map(|row| word(row, "id")).collect()
+    }
+
+    /// Deletes a session that has ended, with everything of it. Its log goes first, in bounded transactions: where that is cut short, the
+    /// session stands with the rest of its log, as one that the retention looked at, and can be deleted again.
+    ///
+    /// # Errors
+    /// Store trouble only.
+    pub async fn delete_remote_session(
+        &self,
+        session: &RemoteSessionId,
+    ) -> Result<Moved, StoreError> {
+        loop {
+            if let Step::Last(moved) = self.delete_step(session).await? {
+                return Ok(moved);
+            }
+        }
+    }
+
+    async fn delete_step(&self, session: &RemoteSessionId) -> Result<Step, StoreError> {
+        let id = session.as_str();
+        let mut conn = self.conn().await?;
+        let tx = conn.begin().await?;
+        let sql = "SELECT state, legal_hold FROM remote_sessions WHERE id = $1 FOR UPDATE";
+        let row = tx.query_opt("delete_step", sql, &[text(&id)]).await?;
+        let Some(row) = row else {
+            return Ok(Step::Last(Moved::NotFound));
+        };
+        let answer = match get::<bool>(&row, "legal_hold")? {
+            true => Answer::Refuses(Code::LegalHold),
+            false => Operation::Delete.answer(word(&row, "state")?),
+        };
+        if answer != Answer::Does {
+            return Ok(Step::Last(Moved::Done(answer)));
+        }
+        // a statement of its own, so that the next one sees what whoever had it stored
+        let sql = "SELECT 1 FROM remote_heads WHERE session_id = $1 FOR UPDATE";
+        tx.query("delete_step", sql, &[text(&id)]).await?;
+        let params = [text(&id), int8(&DELETE_EVENTS)];
+        let row = tx.query_one("delete_step", DELETE, &params).await?;
+        if get::<i64>(&row, "gone")? == DELETE_EVENTS {
+            tx.commit().await?;
+            return Ok(Step::Part);
+        }
+        let sql = "DELETE FROM remote_sessions WHERE id = $1";
+        tx.execute("delete_step", sql, &[text(&id)]).await?;
+        tx.notify(Channel::Remote, id).await?;
+        tx.commit().await?;
+        Ok(Step::Last(Moved::Done(answer)))
     }
 
     /// Ends the live sessions of a workspace as they are and makes its machines' tokens void; returns how many sessions there were.
@@ -120,6 +183,18 @@ impl Db {
         }
     }
 }
+
+/// The first events of a session's log go, and its head knows of it.
+const DELETE: &str = "
+    WITH batch AS (
+        SELECT e.event_index FROM remote_events e WHERE e.session_id = $1 ORDER BY e.event_index LIMIT $2),
+    gone AS (
+        DELETE FROM remote_events e USING batch b
+         WHERE e.session_id = $1 AND e.event_index = b.event_index RETURNING e.event_index),
+    known AS (
+        UPDATE remote_heads h SET first_index = GREATEST(h.first_index, g.first)
+          FROM (SELECT max(event_index) + 1 AS first FROM gone) g WHERE h.session_id = $1 AND g.first IS NOT NULL)
+    SELECT count(*) AS gone FROM gone";
 
 /// The session whose events are the oldest, as far as heads know, has the first of them removed, or its head learns how old they are. The head
 /// is locked before its events, as everybody else does. An event that came late is younger than those behind it, and goes with them.

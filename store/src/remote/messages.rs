@@ -39,7 +39,7 @@ pub struct MessageRow {
 
 /// One turn.
 #[derive(Debug, Clone)]
-pub struct TurnCursor {
+pub struct NumberedTurn {
     /// Counted from 0.
     pub number: u64,
     /// Its row.
@@ -81,7 +81,7 @@ impl MessageRow {
     }
 }
 
-impl TurnCursor {
+impl NumberedTurn {
     fn read(row: &Row) -> Result<Self, StoreError> {
         let first: Option<i64> = get(row, "first_index")?;
         let last: Option<i64> = get(row, "last_index")?;
@@ -177,7 +177,7 @@ impl Db {
         session: &RemoteSessionId,
         after: Option<u64>,
         limit: u32,
-    ) -> Result<Vec<TurnCursor>, StoreError> {
+    ) -> Result<Vec<NumberedTurn>, StoreError> {
         let bytes = i64::try_from(limits::MESSAGES_PAGE_BYTES).unwrap_or(i64::MAX);
         let rows = self
             .query(
@@ -191,6 +191,6 @@ impl Db {
                 ],
             )
             .await?;
-        rows.iter().map(TurnCursor::read).collect()
+        rows.iter().map(NumberedTurn::read).collect()
     }
 }

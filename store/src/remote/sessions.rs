@@ -565,48 +565,4 @@ impl Db {
             .await?;
         Ok(changed == 1)
     }
-
-    /// Deletes a session that has ended, with everything of it, at once: its log has at most [`limits::REMOTE_LOG_BYTES`].
-    ///
-    /// # Errors
-    /// Store trouble only.
-    pub async fn delete_remote_session(
-        &self,
-        session: &RemoteSessionId,
-    ) -> Result<Moved, StoreError> {
-        let mut conn = self.conn().await?;
-        let tx = conn.begin().await?;
-        let row = tx
-            .query_opt(
-                "delete_remote_session",
-                "SELECT state, legal_hold FROM remote_sessions WHERE id = $1 FOR UPDATE",
-                &[text(&session.as_str())],
-            )
-            .await?;
-        let Some(row) = row else {
-            return Ok(Moved::NotFound);
-        };
-        let answer = match get::<bool>(&row, "legal_hold")? {
-            true => Answer::Refuses(bex_proto::problem::Code::LegalHold),
-            false => Operation::Delete.answer(word(&row, "state")?),
-        };
-        if answer == Answer::Does {
-            tx.query(
-                "delete_remote_session",
-                "SELECT 1 FROM remote_heads WHERE session_id = $1 FOR UPDATE",
-                &[text(&session.as_str())],
-            )
-            .await?;
-            for sql in [
-                "DELETE FROM remote_events WHERE session_id = $1",
-                "DELETE FROM remote_sessions WHERE id = $1",
-            ] {
-                tx.execute("delete_remote_session", sql, &[text(&session.as_str())])
-                    .await?;
-            }
-            tx.notify(Channel::Remote, session.as_str()).await?;
-            tx.commit().await?;
-        }
-        Ok(Moved::Done(answer))
-    }
 }

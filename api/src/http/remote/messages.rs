@@ -8,7 +8,7 @@ use bex_proto::message::{MessageRole, MessageSource, TerminalReason};
 use bex_proto::session::{EndedBy, Verdict};
 use bex_proto::{PartId, RunId, TurnNo, limits, time};
 use bex_store::export::TurnSnapshot;
-use bex_store::remote::{MessageRow, TurnCursor};
+use bex_store::remote::{MessageRow, NumberedTurn};
 use bex_store::sessions::SessionRow;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -144,8 +144,8 @@ impl From<MessageRow> for MessageView {
     }
 }
 
-impl From<TurnCursor> for RemoteTurnView {
-    fn from(row: TurnCursor) -> Self {
+impl From<NumberedTurn> for RemoteTurnView {
+    fn from(row: NumberedTurn) -> Self {
         let turn = row.turn;
         Self {
             number: row.number,

@@ -230,3 +230,91 @@ async fn the_retention_looks_at_nothing_but_what_is_old() {
     assert_eq!((purge().await, first().await), (0, "3 true".to_owned()));
     assert_eq!(remote.append(&events(6..8)).await, stored(2, 0, 8));
 }
+
+#[tokio::test]
+async fn of_rows_made_again_nothing_is_left_to_be_read() {
+    let remote = Remote::new().await;
+    remote.append(&events([0, 2])).await;
+    remote.age_gap().await;
+    let decided = remote.db().decide_gap(&remote.session).await.unwrap();
+    assert!(matches!(decided, Decided::GivenUp(_)));
+    let import = Import {
+        session: &remote.session,
+        sha256: "s",
+        lines: "{}",
+        subject: "machine:m",
+    };
+    remote.db().keep_import(&import).await.unwrap();
+    let unread = async || {
+        remote.db().ping().await.unwrap();
+        remote
+            .store
+            .sql("SELECT bytes - seen_bytes FROM remote_heads")
+    };
+    let live = unread().await;
+    let built = async |import, read: u64| {
+        let revision = remote.head().await.revision;
+        let mut write = write(&remote.session, revision, &[], 0);
+        write.import = import;
+        write.seen = (read, if read == 0 { 0 } else { live.parse().unwrap() });
+        let written = remote.db().write_built(&write).await;
+        assert_eq!(written.unwrap(), Written::Done);
+    };
+    built(None, 3).await;
+    built(Some("s"), 3).await;
+    assert_eq!(unread().await, "0");
+    // late: nobody ever reads it
+    remote.append(&events([1])).await;
+    assert_eq!(unread().await, "0");
+    assert!(remote.db().reset_built(&remote.session).await.unwrap());
+    assert_ne!(unread().await, "0");
+    built(Some("s"), 0).await;
+    built(None, 3).await;
+    assert_eq!(unread().await, "0", "the import and what came late too");
+}
+
+#[tokio::test]
+async fn a_long_log_is_deleted_whole_unless_it_is_held() {
+    let remote = Remote::new().await;
+    remote.append(&events(0..3)).await;
+    end(&remote).await;
+    let many = "INSERT INTO remote_events (session_id, event_index, stream, data, complete, created_at)
+        SELECT session_id, n, 'stdout', '', false, now() FROM remote_heads, generate_series(3, 40999) n";
+    remote.change(many).await;
+    let left = || remote.store.sql("SELECT count(*) FROM remote_events");
+    let delete = async || {
+        let deleted = remote.db().delete_remote_session(&remote.session).await;
+        deleted.unwrap()
+    };
+    remote
+        .change("UPDATE remote_sessions SET legal_hold = true")
+        .await;
+    assert_eq!(
+        delete().await,
+        Moved::Done(Answer::Refuses(Code::LegalHold))
+    );
+    assert_eq!(left(), "41000");
+    remote
+        .change("UPDATE remote_sessions SET legal_hold = false")
+        .await;
+    // the second transaction fails: the session stands with the rest of its log
+    let fails = "CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN
+            IF OLD.event_index = 20000 THEN RAISE 'no'; END IF; RETURN OLD; END$$;
+        CREATE TRIGGER no BEFORE DELETE ON remote_events FOR EACH ROW EXECUTE FUNCTION no()";
+    remote.change(fails).await;
+    assert!(
+        remote
+            .db()
+            .delete_remote_session(&remote.session)
+            .await
+            .is_err()
+    );
+    assert_eq!(
+        (left().as_str(), remote.head().await.first_index),
+        ("21000", 20_000)
+    );
+    remote.change("DROP TRIGGER no ON remote_events").await;
+    assert_eq!(delete().await, Moved::Done(Answer::Does));
+    assert_eq!(left(), "0");
+    assert_eq!(delete().await, Moved::NotFound);
+}
