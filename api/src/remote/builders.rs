@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bex_proto::remote::RemoteState;
 use bex_proto::{Chain, RemoteSessionId};
-use bex_store::remote::{Decided, Ending};
+use bex_store::remote::{Decided, Ending, RemoteSessionRow};
 use bex_store::{Db, StoreError};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{MissedTickBehavior, interval, sleep};
@@ -110,14 +110,13 @@ impl Builders {
                 .live_remote_sessions(after.as_ref(), PAGE, UNREAD)
                 .await?;
             for row in &page {
-                let missing = row.ending_index.unwrap_or(0).max(row.head.high_index);
-                if row.head.next_index < missing && self.give_up(&row.id).await? {
-                    let ending = Ending {
-                        as_: RemoteState::Error,
-                        events: Some(row.head.next_index),
-                        error: Some("too many events never arrived"),
-                    };
-                    db.end_remote_session(&row.id, ending).await?;
+                match self.give_up(row).await {
+                    Ok(()) => {}
+                    Err(error) if error.is_transient() => return Err(error),
+                    // one session's trouble keeps no other waiting
+                    Err(error) => {
+                        tracing::warn!(session = %row.id, error = %Chain(&error), "a gap was not decided");
+                    }
                 }
                 self.wake(&row.id);
             }
@@ -128,15 +127,25 @@ impl Builders {
         }
     }
 
-    /// Gives up what was waited for long enough; of a session that ends these may be many. `true`: too many.
-    async fn give_up(&self, session: &RemoteSessionId) -> Result<bool, StoreError> {
+    /// Gives up what was waited for long enough; of a session that ends these may be many. One with too many ends.
+    async fn give_up(&self, row: &RemoteSessionRow) -> Result<(), StoreError> {
+        let db = &self.shared.db;
+        if row.head.next_index >= row.ending_index.unwrap_or(0).max(row.head.high_index) {
+            return Ok(());
+        }
         loop {
-            match self.shared.db.decide_gap(session).await? {
+            match db.decide_gap(&row.id).await? {
                 Decided::GivenUp(_) => {}
-                Decided::TooMany => return Ok(true),
-                Decided::Waiting => return Ok(false),
+                Decided::Waiting => return Ok(()),
+                Decided::TooMany => break,
             }
         }
+        let ending = Ending {
+            as_: RemoteState::Error,
+            events: Some(row.head.next_index),
+            error: Some("too many events never arrived"),
+        };
+        db.end_remote_session(&row.id, ending).await.map(drop)
     }
 }
 
@@ -180,6 +189,9 @@ impl Shared {
                     Ok(_) => TickResult::Ok,
                     Err(_) => TickResult::Error,
                 });
+            }
+            if let Some(Ok(_)) = looked {
+                failures = 0;
             }
             match looked {
                 Some(Ok(Looked::Again(at))) => {

@@ -227,7 +227,8 @@ pub async fn status(
     }
     let ending = Ending {
         as_: state,
-        events,
+        // fewer than there are it cannot be: those behind a gap would never be read
+        events: events.map(|events| events.max(session.head.high_index)),
         error: error.as_deref(),
     };
     match api.db.end_remote_session(&session.id, ending).await? {

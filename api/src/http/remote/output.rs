@@ -40,7 +40,6 @@ pub async fn report(
     payload: Payload,
 ) -> Result<Json<OutputAnswer>, ApiError> {
     let session = id.parse().map_err(|_| Code::NotFound)?;
-    // a report is as large as all of a body: few are held at once
     let answer = take(&api, &machine, &session, payload).await;
     api.remote_metrics.reported(match &answer {
         Ok(_) => ReportResult::Stored,

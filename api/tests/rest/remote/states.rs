@@ -275,6 +275,30 @@ async fn a_gap_is_told_and_what_comes_late_changes_nothing() {
 }
 
 #[tokio::test]
+async fn an_end_before_events_that_are_there_waits_for_those_between() {
+    let world = World::new().await;
+    let machine = world.machine().await;
+    let session = world.remote(&machine, "interactive").await;
+    let all = lines(&[
+        assistant("1", text("one ")),
+        assistant("2", text("two ")),
+        assistant("3", text("three")),
+    ]);
+    let some = [all[0].clone(), all[2].clone()];
+    world.say(&machine, &session, &some).await;
+    world.read(&session).await;
+    let status = json!({"state": "completed", "events": 1});
+    let path = format!("/v1/remote-sessions/{session}/status");
+    world.post(&machine.token, &path, &status).await.ok(200);
+    world.say(&machine, &session, &all[1..2]).await;
+    world.state(&session, "completed").await;
+    assert_eq!(
+        world.turns(&session).await[0]["visibleText"],
+        "one two three"
+    );
+}
+
+#[tokio::test]
 async fn a_reporter_may_ask_for_its_own_session_s_commands_alone() {
     let world = World::new().await;
     let machine = world.machine().await;
