@@ -9,19 +9,16 @@ const PAGE: &[(&str, &str)] = &[
     ("limit", "1 to 200; 50 when absent."),
 ];
 
-const READ: &[Code] = &[Code::NotFound];
+/// Beside what every operation, and every one with a body, may be refused with.
+const NOT_FOUND: &[Code] = &[Code::NotFound];
 const VERB: &[Code] = &[
-    Code::InvalidRequest,
-    Code::Forbidden,
     Code::NotFound,
     Code::SessionPaused,
     Code::SessionEnded,
     Code::MachineRevoked,
     Code::CommandQueueFull,
 ];
-const KEYED: &[Code] = &[
-    Code::InvalidRequest,
-    Code::Forbidden,
+const SAID: &[Code] = &[
     Code::NotFound,
     Code::SessionPaused,
     Code::SessionEnded,
@@ -29,7 +26,29 @@ const KEYED: &[Code] = &[
     Code::CommandQueueFull,
     Code::IdempotencyConflict,
 ];
-const ADMIN: &[Code] = &[Code::Forbidden, Code::NotFound];
+
+/// What waits for the machine in any case, once a key.
+const fn said(
+    path: &'static str,
+    id: &'static str,
+    summary: &'static str,
+    body: &'static str,
+) -> Operation {
+    Operation {
+        method: "post",
+        path,
+        id,
+        summary,
+        headers: KEY,
+        body: Some(body),
+        answers: &[(
+            202,
+            Answer::Json("The command waits for the machine.", "CommandTold"),
+        )],
+        codes: SAID,
+        ..NONE
+    }
+}
 
 const fn verb(path: &'static str, id: &'static str, summary: &'static str) -> Operation {
     Operation {
@@ -61,7 +80,7 @@ const fn read(
         id,
         summary,
         answers: answer,
-        codes: READ,
+        codes: NOT_FOUND,
         ..NONE
     }
 }
@@ -84,7 +103,7 @@ pub const REMOTE: &[Operation] = &[
         summary: "Registers a machine; its token is shown this once (admin).",
         body: Some("RegisterMachine"),
         answers: &[(201, Answer::Json("Registered.", "MachineToken"))],
-        codes: &[Code::InvalidRequest, Code::Forbidden, Code::NotFound],
+        codes: NOT_FOUND,
         ..NONE
     },
     Operation {
@@ -120,7 +139,7 @@ pub const REMOTE: &[Operation] = &[
             200,
             Answer::Json("The token, shown this once.", "MachineToken"),
         )],
-        codes: &[Code::Forbidden, Code::NotFound, Code::MachineRevoked],
+        codes: &[Code::NotFound, Code::MachineRevoked],
         ..NONE
     },
     Operation {
@@ -129,7 +148,7 @@ pub const REMOTE: &[Operation] = &[
         id: "revokeMachine",
         summary: "Makes a machine's tokens void at once and for good (admin).",
         answers: &[(200, Answer::Json("Revoked.", "Machine"))],
-        codes: ADMIN,
+        codes: NOT_FOUND,
         ..NONE
     },
     Operation {
@@ -151,7 +170,7 @@ pub const REMOTE: &[Operation] = &[
         summary: "A machine is there (machine token). Every other call of it says so too.",
         body: Some("Heartbeat"),
         answers: &[(204, Answer::Empty("Noted."))],
-        codes: &[Code::InvalidRequest],
+        codes: &[],
         ..NONE
     },
     Operation {
@@ -176,7 +195,7 @@ pub const REMOTE: &[Operation] = &[
         summary: "Says what became of a command (machine token).",
         body: Some("CommandResult"),
         answers: &[(204, Answer::Empty("Noted."))],
-        codes: &[Code::InvalidRequest, Code::NotFound],
+        codes: NOT_FOUND,
         ..NONE
     },
     Operation {
@@ -191,8 +210,6 @@ pub const REMOTE: &[Operation] = &[
             Answer::Json("Created; Location names it.", "RemoteSession"),
         )],
         codes: &[
-            Code::InvalidRequest,
-            Code::Forbidden,
             Code::NotFound,
             Code::MachineRevoked,
             Code::IdempotencyConflict,
@@ -232,12 +249,7 @@ pub const REMOTE: &[Operation] = &[
         id: "deleteRemoteSession",
         summary: "Deletes a session that has ended, with everything it holds (admin).",
         answers: &[(204, Answer::Empty("Deleted."))],
-        codes: &[
-            Code::Forbidden,
-            Code::NotFound,
-            Code::NotDeletable,
-            Code::LegalHold,
-        ],
+        codes: &[Code::NotFound, Code::NotDeletable, Code::LegalHold],
         ..NONE
     },
     Operation {
@@ -246,7 +258,7 @@ pub const REMOTE: &[Operation] = &[
         id: "archiveRemoteSession",
         summary: "Takes a session out of the list (operator).",
         answers: &[(200, Answer::Json("Archived.", "RemoteSession"))],
-        codes: ADMIN,
+        codes: NOT_FOUND,
         ..NONE
     },
     Operation {
@@ -255,7 +267,7 @@ pub const REMOTE: &[Operation] = &[
         id: "unarchiveRemoteSession",
         summary: "Puts a session back into the list (operator).",
         answers: &[(200, Answer::Json("In the list.", "RemoteSession"))],
-        codes: ADMIN,
+        codes: NOT_FOUND,
         ..NONE
     },
     Operation {
@@ -264,7 +276,7 @@ pub const REMOTE: &[Operation] = &[
         id: "holdRemoteSession",
         summary: "Keeps a session from deletion and retention (admin).",
         answers: &[(200, Answer::Json("Held.", "RemoteSession"))],
-        codes: ADMIN,
+        codes: NOT_FOUND,
         ..NONE
     },
     Operation {
@@ -273,7 +285,7 @@ pub const REMOTE: &[Operation] = &[
         id: "releaseRemoteSession",
         summary: "Lifts a session's legal hold (admin).",
         answers: &[(200, Answer::Json("Free.", "RemoteSession"))],
-        codes: ADMIN,
+        codes: NOT_FOUND,
         ..NONE
     },
     Operation {
@@ -282,7 +294,7 @@ pub const REMOTE: &[Operation] = &[
         id: "rebuildRemoteSession",
         summary: "Makes turns and messages again from the log (admin).",
         answers: &[(202, Answer::Json("They are being made.", "RemoteSession"))],
-        codes: &[Code::InvalidRequest, Code::Forbidden, Code::NotFound],
+        codes: &[Code::InvalidRequest, Code::NotFound],
         ..NONE
     },
     Operation {
@@ -291,23 +303,15 @@ pub const REMOTE: &[Operation] = &[
         id: "mintRemoteTicket",
         summary: "A ticket for the session's event stream at the gateway.",
         answers: &[(200, Answer::Json("The ticket.", "AttachTicket"))],
-        codes: READ,
+        codes: NOT_FOUND,
         ..NONE
     },
-    Operation {
-        method: "post",
-        path: "/v1/remote-sessions/{id}/chat",
-        id: "chat",
-        summary: "Says something to the agent; its message is there at once (operator).",
-        headers: KEY,
-        body: Some("ChatRequest"),
-        answers: &[(
-            202,
-            Answer::Json("The command waits for the machine.", "CommandTold"),
-        )],
-        codes: KEYED,
-        ..NONE
-    },
+    said(
+        "/v1/remote-sessions/{id}/chat",
+        "chat",
+        "Says something to the agent; its message is there at once (operator).",
+        "ChatRequest",
+    ),
     verb(
         "/v1/remote-sessions/{id}/abort",
         "abort",
@@ -328,20 +332,12 @@ pub const REMOTE: &[Operation] = &[
         "resume",
         "Lets a paused session go on (operator).",
     ),
-    Operation {
-        method: "post",
-        path: "/v1/remote-sessions/{id}/permission",
-        id: "answerPermission",
-        summary: "Answers a permission request (operator).",
-        headers: KEY,
-        body: Some("PermissionRequest"),
-        answers: &[(
-            202,
-            Answer::Json("The command waits for the machine.", "CommandTold"),
-        )],
-        codes: KEYED,
-        ..NONE
-    },
+    said(
+        "/v1/remote-sessions/{id}/permission",
+        "answerPermission",
+        "Answers a permission request (operator).",
+        "PermissionRequest",
+    ),
     Operation {
         method: "post",
         path: "/v1/remote-sessions/{id}/output",
@@ -396,7 +392,7 @@ pub const REMOTE: &[Operation] = &[
         summary: "Says how the session ends and how many events there are (machine token).",
         body: Some("RemoteStatus"),
         answers: &[(200, Answer::Json("Noted.", "RemoteSession"))],
-        codes: &[Code::InvalidRequest, Code::NotFound, Code::EventTooFar],
+        codes: &[Code::NotFound, Code::EventTooFar],
         ..NONE
     },
     Operation {
@@ -406,7 +402,7 @@ pub const REMOTE: &[Operation] = &[
         summary: "Reports tokens and requests, counted once by the report's id (machine token).",
         body: Some("UsageReport"),
         answers: &[(200, Answer::Json("Counted.", "UsageCounted"))],
-        codes: &[Code::InvalidRequest, Code::NotFound, Code::ReportConflict],
+        codes: &[Code::NotFound, Code::ReportConflict],
         ..NONE
     },
     Operation {
