@@ -1,6 +1,7 @@
 //! Configuration: read once, before any port is bound, into plain data. Every fault is reported in one go, by the name
 //! of its variable and never with its value.
 
+mod packages;
 mod parse;
 mod raw;
 
@@ -19,6 +20,7 @@ use crate::profiles::Profiles;
 use crate::proof::ProofRing;
 use crate::sandbox::kubernetes::KubernetesConfig;
 
+pub use packages::{PackageArgs, PackageStore, PackagesConfig};
 pub use raw::{FileArgs, ImportArgs, MigrateArgs, ServeArgs};
 
 /// Exit code of a process whose configuration is refused (EX_USAGE).
@@ -63,6 +65,8 @@ pub struct Config {
     pub retention_tick: Duration,
     /// Where spans are sent, by a program that was built for it.
     pub collector: Option<Collector>,
+    /// How replay packages are made, where there is a place for them.
+    pub packages: Option<PackagesConfig>,
     /// The built dashboard.
     pub ui_dir: Option<PathBuf>,
 }
@@ -174,6 +178,23 @@ pub fn migrate_database(args: &MigrateArgs) -> Result<DbConfig, Vec<ConfigFault>
             variable: "BEX_DATABASE_DIRECT_URL",
             problem: "is not set".into(),
         }]),
+    }
+}
+
+/// The database of `package build`.
+///
+/// # Errors
+/// When the URL is not given.
+pub fn package_database(
+    url: &Option<String>,
+    ca: &Option<PathBuf>,
+) -> Result<DbConfig, ConfigFault> {
+    match url {
+        Some(url) => Ok(DbConfig::new(url, "bex-api package").with_ca(ca.clone())),
+        None => Err(ConfigFault {
+            variable: "BEX_DATABASE_URL",
+            problem: "is not set".into(),
+        }),
     }
 }
 

@@ -14,6 +14,7 @@ pub(crate) mod machines;
 pub(crate) mod priming;
 pub(crate) mod proof;
 pub(crate) mod remote;
+pub(crate) mod replay;
 pub(crate) mod revocations;
 mod sandbox_calls;
 mod secret_literal;
@@ -38,6 +39,7 @@ use crate::auth::{Authenticator, Caller};
 use crate::export::Exporter;
 use crate::metrics::{HttpMetrics, RemoteMetrics};
 use crate::notices::Notices;
+use crate::package::SharedPackager;
 use crate::profiles::Profiles;
 use crate::proof::ProofRing;
 use crate::remote::{Announcer, Builders};
@@ -82,6 +84,8 @@ pub struct Api {
     pub announcer: Announcer,
     /// Reports of machines that are worked on at once.
     pub reports: Reports,
+    /// Makes replay packages, where the deployment has a place for them.
+    pub packages: Option<SharedPackager>,
 }
 
 /// The router and the list of its routes from one table, so that the OpenAPI document can be compared with it.
@@ -174,6 +178,10 @@ routes! {
     put "/v1/agent-configs/{configId}/versions/{version}" => executions::versions::record::<executions::versions::AgentConfigs>;
     get "/v1/agent-configs/{configId}/versions/{version}" => executions::versions::get::<executions::versions::AgentConfigs>;
     get "/v1/agent-configs/{configId}/versions" => executions::versions::list::<executions::versions::AgentConfigs>;
+    get "/replay/by-execution/{id}" => replay::by_execution;
+    get "/replay/by-conversation/{id}" => replay::by_conversation;
+    get "/replay/by-run/{id}" => replay::by_run;
+    get "/replay/objects/{org}/{of}/{file}" => replay::fetch;
     get "/.well-known/bex-proof-keys.json" => proof::keys;
     get "/openapi.json" => crate::openapi::serve;
 }

@@ -18,6 +18,7 @@ mod keep;
 pub mod metrics;
 pub mod notices;
 pub mod openapi;
+pub mod package;
 pub mod priming;
 pub mod profiles;
 pub mod proof;

@@ -1,6 +1,7 @@
-//! `bex-api serve`, `bex-api migrate`, `bex-api verify`, `bex-api import`, `bex-api smoke`, `bex-api openapi`.
+//! `bex-api serve`, `bex-api migrate`, `bex-api verify`, `bex-api import`, `bex-api package`, `bex-api smoke`, `bex-api openapi`.
 
 mod files;
+mod packages;
 
 use std::process::ExitCode;
 
@@ -33,6 +34,9 @@ enum Command {
     Verify(FileArgs),
     /// Takes an exported session into the store of BEX_DATABASE_URL
     Import(ImportArgs),
+    /// Makes, looks into, checks and keeps replay packages
+    #[command(subcommand)]
+    Package(packages::PackageCommand),
     /// Creates a session that nobody watches, waits for its end, replays it, and tells whether all of it was there
     Smoke(SmokeArgs),
     /// Prints the OpenAPI document
@@ -72,6 +76,7 @@ fn main() -> ExitCode {
             Ok(database) => run(files::import(database, args.file)),
             Err(faults) => refuse(&faults),
         },
+        Command::Package(command) => packages::run(command, |work| run_to_code(work.build())),
         Command::Smoke(args) => run(bex_api::smoke::smoke(args)),
         Command::Openapi => {
             print!("{}", bex_api::openapi::generate());
@@ -90,7 +95,11 @@ fn without_empty(command: ClapCommand) -> ClapCommand {
             arg
         }
     };
-    command.mut_subcommands(|subcommand| subcommand.mut_args(unset))
+    command.mut_subcommands(|subcommand| {
+        subcommand
+            .mut_args(unset)
+            .mut_subcommands(|inner| inner.mut_args(unset))
+    })
 }
 
 async fn migrate(database: bex_store::DbConfig) -> anyhow::Result<()> {
@@ -111,6 +120,10 @@ fn refuse(faults: &[ConfigFault]) -> ExitCode {
 }
 
 fn run(work: impl Future<Output = anyhow::Result<()>>) -> ExitCode {
+    run_to_code(async { work.await.map(|()| ExitCode::SUCCESS) })
+}
+
+fn run_to_code(work: impl Future<Output = anyhow::Result<ExitCode>>) -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -122,7 +135,7 @@ fn run(work: impl Future<Output = anyhow::Result<()>>) -> ExitCode {
         }
     };
     match runtime.block_on(work) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             tracing::error!(error = format!("{error:#}"), "stopped");
             ExitCode::FAILURE

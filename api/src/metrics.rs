@@ -7,6 +7,7 @@ mod http;
 mod keeping;
 mod levels;
 mod oidc;
+mod packages;
 mod remote;
 
 use bex_telemetry::SpanMetrics;
@@ -20,6 +21,7 @@ pub use http::{ConnectionGuard, HttpMetrics, ListenerLabel, RequestLabels};
 pub use keeping::{ExportResult, KeepingMetrics};
 pub use levels::LevelsMetrics;
 pub use oidc::OidcMetrics;
+pub use packages::{Building, FetchResult, PackageMetrics};
 pub use remote::{RemoteMetrics, ReportResult};
 
 /// What the api counts.
@@ -44,6 +46,8 @@ pub struct Metrics {
     pub keeping: KeepingMetrics,
     /// Remote sessions.
     pub remote: RemoteMetrics,
+    /// Replay packages.
+    pub packages: PackageMetrics,
     /// Spans of traces.
     pub spans: SpanMetrics,
     /// What is looked up at every scrape.
@@ -71,6 +75,7 @@ impl Default for Metrics {
             proof: TickMetrics::register(&mut registry, "proof_ticks", "Looks for turns to state"),
             keeping: KeepingMetrics::register(&mut registry),
             remote: RemoteMetrics::register(&mut registry),
+            packages: PackageMetrics::register(&mut registry),
             spans: SpanMetrics::register(&mut registry),
             levels: LevelsMetrics::register(&mut registry),
             registry,

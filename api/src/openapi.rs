@@ -23,10 +23,10 @@ use utoipa::openapi::{
 };
 
 use crate::http::{
-    attach_ticket, exec, executions, holds, machines, priming, proof, remote, revocations,
+    attach_ticket, exec, executions, holds, machines, priming, proof, remote, replay, revocations,
     sessions, transcript, turns, views,
 };
-use operations::{Answer, EXECUTIONS, OPERATIONS, Operation, REMOTE};
+use operations::{Answer, EXECUTIONS, OPERATIONS, Operation, REMOTE, REPLAY};
 
 /// The checked-in document.
 const DOCUMENT: &str = include_str!("../openapi.json");
@@ -124,6 +124,7 @@ fn document() -> OpenApi {
     add::<remote::output::ImportAnswer>(&mut schemas);
     add::<remote::messages::MessagePage>(&mut schemas);
     add::<remote::messages::RemoteTurnPage>(&mut schemas);
+    add::<replay::PackageView>(&mut schemas);
     add::<executions::runs::RecordExecution>(&mut schemas);
     add::<executions::runs::ExecutionPage>(&mut schemas);
     add::<executions::runs::ExecutionDetail>(&mut schemas);
@@ -142,7 +143,12 @@ fn document() -> OpenApi {
         .schemas_from_iter(schemas)
         .security_scheme(BEARER, bearer);
     let mut paths = PathsBuilder::new();
-    for operation in OPERATIONS.iter().chain(REMOTE).chain(EXECUTIONS) {
+    for operation in OPERATIONS
+        .iter()
+        .chain(REMOTE)
+        .chain(EXECUTIONS)
+        .chain(REPLAY)
+    {
         paths = paths.path(
             operation.path,
             PathItem::new(method(operation.method), described(operation)),
@@ -232,7 +238,9 @@ fn described(operation: &Operation) -> OperationBuilder {
 
 /// Whether a path is answered without a token.
 fn is_for_everybody(path: &str) -> bool {
-    path == "/openapi.json" || path.starts_with("/.well-known/")
+    path == "/openapi.json"
+        || path.starts_with("/.well-known/")
+        || path.starts_with("/replay/objects/")
 }
 
 fn parameters(operation: &Operation) -> Vec<utoipa::openapi::path::Parameter> {
@@ -362,6 +370,7 @@ mod tests {
             .iter()
             .chain(REMOTE)
             .chain(EXECUTIONS)
+            .chain(REPLAY)
             .map(|o| (o.method, o.path))
             .collect();
         assert_eq!(routes, described);

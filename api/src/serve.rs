@@ -1,5 +1,6 @@
 //! The life of `bex-api serve`: check the database, bind, start the loops, serve, and on a signal stop in order.
 
+mod packages;
 mod sandboxes;
 
 use std::net::SocketAddr;
@@ -29,6 +30,7 @@ use crate::http::serve::{Drained, serve as listen};
 use crate::http::{Api, Reports, Ui, router_with};
 use crate::metrics::Metrics;
 use crate::notices::Notices;
+use crate::package::Packager;
 use crate::proof::Notary;
 use crate::remote::{Announcer, Builders};
 use crate::retention::{self, Keeping};
@@ -44,7 +46,7 @@ const ADMIN_DRAIN: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// When the process cannot start: the database is away, its schema is older, a grant is missing, a port is taken.
-pub async fn serve(config: Config) -> anyhow::Result<()> {
+pub async fn serve(mut config: Config) -> anyhow::Result<()> {
     let db = Db::connect(&config.database)?;
     check_schema(&db).await?;
     let missing = preflight(&db, Role::Api).await?;
@@ -83,11 +85,14 @@ pub async fn serve(config: Config) -> anyhow::Result<()> {
     ));
     let collector = config.collector.clone();
     let spans = SpanExporter::start(collector, "bex-api", metrics.spans.clone());
+    let packages = config.packages.take();
+    let packages = packages::start(packages, &db, &metrics.packages, &loops, &stop_loops)?;
     let opened = Opened {
         db: db.clone(),
         heard,
         exec_tls,
         sandboxes,
+        packages,
     };
     let api = start_loops(config, opened, &metrics, &loops, &stop_loops);
     let rest = tokio::spawn(listen(
@@ -137,6 +142,7 @@ struct Opened {
     heard: Listener,
     exec_tls: Option<Arc<ClientTls>>,
     sandboxes: Sandboxes,
+    packages: Option<Arc<Packager>>,
 }
 
 /// Wires everything and starts what works by itself.
@@ -152,6 +158,7 @@ fn start_loops(
         heard,
         exec_tls,
         sandboxes,
+        packages,
     } = opened;
     let notices = Notices::default();
     let rpc = Arc::new(match exec_tls {
@@ -228,6 +235,7 @@ fn start_loops(
         remote_metrics: metrics.remote.clone(),
         announcer,
         reports: Reports::default(),
+        packages,
     })
 }
 

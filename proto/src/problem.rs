@@ -51,6 +51,7 @@ codes! {
     Forbidden = "forbidden", 403, Useless, "Your role does not allow this.";
     ActionMismatch = "action_mismatch", 403, Useless, "The ticket's action does not fit the method.";
     SessionMismatch = "session_mismatch", 403, Useless, "The ticket is for another session.";
+    UrlInvalid = "url_invalid", 403, Useless, "The URL is not good, or no longer.";
     Revoked = "revoked", 403, Useless, "Access was revoked.";
     NotFound = "not_found", 404, Useless, "Not found.";
     MethodNotAllowed = "method_not_allowed", 405, Useless, "This method is not supported here.";
@@ -75,10 +76,13 @@ codes! {
     ExecutionFull = "execution_full", 409, Useless, "The execution has as many nodes or sessions as it may have.";
     MachineRevoked = "machine_revoked", 409, Useless, "The machine was revoked.";
     BodyTooLarge = "body_too_large", 413, Useless, "The body is too large.";
+    PackageTooLarge = "package_too_large", 413, Useless, "The package would be larger than one may be.";
     TooManyStreams = "too_many_streams", 429, Safe, "Too many open streams.";
     Overloaded = "overloaded", 429, Safe, "Too many requests at once.";
     Backlog = "backlog", 429, Safe, "More was reported than is worked off yet.";
     CommandQueueFull = "command_queue_full", 429, Safe, "The machine has not taken its last commands yet.";
+    TooManyPackages = "too_many_packages", 429, Safe, "The workspace asked for too many packages.";
+    GateRefused = "gate_refused", 500, Useless, "The package was refused: something secret or personal may be left in it.";
     Internal = "internal", 500, Safe, "Something went wrong here.";
     NotConfigured = "not_configured", 503, Safe, "This listener is not configured.";
     Unavailable = "unavailable", 503, Safe, "A service this needs is not reachable.";

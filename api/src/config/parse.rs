@@ -3,6 +3,7 @@
 mod exec;
 mod kubernetes;
 mod oidc;
+mod packages;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -108,6 +109,8 @@ pub(super) fn config(args: &ServeArgs) -> Result<Config, Vec<ConfigFault>> {
         Some(url) => faults.keep("BEX_OTLP_URL", Collector::parse(url)),
     };
 
+    let packages = packages::packages(&mut faults, args, keys.as_ref());
+
     let built = (|| {
         Some(Config {
             listen: listen?,
@@ -128,6 +131,7 @@ pub(super) fn config(args: &ServeArgs) -> Result<Config, Vec<ConfigFault>> {
             remote_log_days: remote_log_days?,
             retention_tick: retention_tick?,
             collector,
+            packages,
             ui_dir: args.ui_dir.clone(),
         })
     })();
@@ -220,16 +224,18 @@ fn keys(faults: &mut Faults, args: &ServeArgs) -> Option<Keys> {
 
 fn public_url(faults: &mut Faults, text: &Option<String>) -> Option<String> {
     let text = faults.required("BEX_ATTACH_PUBLIC_URL", text)?;
+    web_url(faults, "BEX_ATTACH_PUBLIC_URL", text)
+}
+
+/// A prefix of URLs, without a slash at its end.
+fn web_url(faults: &mut Faults, variable: &'static str, text: &str) -> Option<String> {
     let uri = text.parse::<hyper::Uri>().ok().filter(|uri| {
         matches!(uri.scheme_str(), Some("http" | "https"))
             && uri.host().is_some()
             && uri.query().is_none()
     });
     if uri.is_none() {
-        faults.add(
-            "BEX_ATTACH_PUBLIC_URL",
-            "must be an http or https URL without a query",
-        );
+        faults.add(variable, "must be an http or https URL without a query");
     }
     uri.map(|_| text.trim_end_matches('/').to_owned())
 }

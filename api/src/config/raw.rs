@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::packages::PackageArgs;
+
 /// Variables of `bex-api serve`.
 #[derive(Clone, Default, Args)]
 pub struct ServeArgs {
@@ -139,6 +141,9 @@ pub struct ServeArgs {
     /// An OTLP collector that spans are sent to, `http://host:4318/v1/traces`; needs a build with the feature otlp
     #[arg(long, env = "BEX_OTLP_URL", hide_env_values = true)]
     pub otlp_url: Option<String>,
+    /// Replay packages
+    #[command(flatten)]
+    pub packages: PackageArgs,
 }
 
 /// What `bex-api verify` and `bex-api import` are told.

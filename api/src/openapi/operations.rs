@@ -2,11 +2,13 @@
 
 mod executions;
 mod remote;
+mod replay;
 
 use bex_proto::problem::Code;
 
 pub use executions::EXECUTIONS;
 pub use remote::REMOTE;
+pub use replay::REPLAY;
 
 /// A success.
 pub enum Answer {
@@ -93,6 +95,10 @@ pub const OPERATIONS: &[Operation] = &[
             ("repo", "Exactly this repository."),
             ("createdBefore", "ISO-8601, exclusive."),
             ("createdAfter", "ISO-8601, exclusive."),
+            (
+                "q",
+                "Words that all stand in the title or in prompts (the first 8192 characters of each). At most 8 words and 256 bytes; a page looks at 2000 sessions, so that it may hold fewer than asked for and still have a nextCursor.",
+            ),
             ("limit", "1 to 200; 50 when absent."),
             ("cursor", "nextCursor of the page before."),
         ],

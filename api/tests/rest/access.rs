@@ -176,7 +176,7 @@ async fn every_route_needs_its_role_and_no_more() {
 
 #[tokio::test]
 async fn anothers_session_answers_as_none_byte_for_byte() {
-    let world = World::new().await;
+    let world = crate::replay::world(crate::replay::Place::here()).await;
     let theirs = world.finished(bex_store::settle::SandboxAfter::Idle).await;
     let none = SessionId::random();
     let mut asked = 0;
@@ -196,7 +196,7 @@ async fn anothers_session_answers_as_none_byte_for_byte() {
         }
         asked += 1;
     }
-    assert_eq!(asked, 42);
+    assert_eq!(asked, 45);
     let foreign = json!({"workspaceId": "demo", "kind": "interactive", "agent": {"profile": "demo"}, "prompt": "p"});
     let created = world.post(STRANGER, "/v1/agent-sessions", &foreign).await;
     let listed = world

@@ -12,6 +12,7 @@ use bex_api::export::Exporter;
 use bex_api::http::{Activity, Api, Reports, SandboxCalls, router, serve};
 use bex_api::metrics::Metrics;
 use bex_api::notices::Notices;
+use bex_api::package::SharedPackager;
 use bex_api::profiles::{Deployment, Profiles};
 use bex_api::proof::ProofRing;
 use bex_api::remote::{Announcer, Builders};
@@ -35,6 +36,8 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use serde_json::{Value, json};
 use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::replay::Made;
 
 pub const VIEWER: &str = "viewer-token";
 pub const OPERATOR: &str = "operator-token";
@@ -95,6 +98,9 @@ pub struct World {
     pub ring: KeyRing,
     pub proof: Arc<ProofRing>,
     pub address: SocketAddr,
+    pub metrics: Metrics,
+    pub packages_dir: tempfile::TempDir,
+    packages: Option<SharedPackager>,
     client: Client<HttpConnector, Full<Bytes>>,
     _cancel: DropGuard,
 }
@@ -151,6 +157,16 @@ impl World {
     }
 
     pub async fn with_live_limit(live_limit: u32) -> Self {
+        // a gate takes its time to check itself
+        Self::with(live_limit, |_| None).await
+    }
+
+    /// With a maker of packages of one's own.
+    pub async fn with_packages(make: impl FnOnce(Made<'_>) -> Option<SharedPackager>) -> Self {
+        Self::with(100, make).await
+    }
+
+    async fn with(live_limit: u32, make: impl FnOnce(Made<'_>) -> Option<SharedPackager>) -> Self {
         let key = bex_store::migrate::schema_fingerprint();
         let build = |url: String| async move {
             bex_store::migrate(&DbConfig::new(url, "test"))
@@ -181,7 +197,17 @@ impl World {
         let sandboxes = Arc::new(Scripted::default());
         let proof = ProofRing::parse(&format!("p:{}", "cd".repeat(32))).unwrap();
         let proof = Arc::new(proof);
-        let metrics = Metrics::default().http;
+        let all_metrics = Metrics::default();
+        let metrics = all_metrics.http.clone();
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let packages_dir = tempfile::tempdir().unwrap();
+        let packages = make(Made {
+            db: &db,
+            metrics: &all_metrics,
+            address,
+            dir: packages_dir.path(),
+        });
         let builders = Builders::new(db.clone(), Default::default(), cancel.clone());
         tokio::spawn(builders.clone().run());
         let announcer = Announcer::default();
@@ -203,9 +229,8 @@ impl World {
             remote_metrics: Default::default(),
             announcer,
             reports: Reports::default(),
+            packages: packages.clone(),
         });
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
         tokio::spawn(serve::serve(
             listener,
             "rest",
@@ -222,9 +247,17 @@ impl World {
             ring,
             proof,
             address,
+            metrics: all_metrics,
+            packages_dir,
+            packages,
             client,
             _cancel: cancel.drop_guard(),
         }
+    }
+
+    /// Who makes packages here.
+    pub fn packager(&self) -> &SharedPackager {
+        self.packages.as_ref().unwrap()
     }
 
     pub async fn send(&self, request: Request<Full<Bytes>>) -> Answer {

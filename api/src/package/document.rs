@@ -1,0 +1,232 @@
+//! A package while it is written: one line for each member and each element, every one redacted by itself, off the threads that serve.
+//!
+//! ```text
+//! {
+//! "schemaVersion":"1.1.0",
+//! "sections":{
+//! "nodes":[
+//! {…},
+//! {…}
+//! ],
+//! …
+//! ```
+//!
+//! So whoever reads it again never needs more than one line of it.
+
+use std::path::Path;
+
+use bex_redact::Redactor;
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::PackageFault;
+use super::spool::{Built, Spool};
+
+/// A document, or the elements of an array that is put into one later.
+pub(super) struct Document {
+    /// Taken while a line is made.
+    lines: Option<Lines>,
+}
+
+struct Lines {
+    redactor: Redactor,
+    spool: Spool,
+    /// Whether the innermost open object or array has something in it.
+    filled: Vec<bool>,
+    count: u64,
+}
+
+impl Lines {
+    /// Begins a line behind what stands there.
+    fn begin(&mut self) -> Result<(), PackageFault> {
+        let filled = self
+            .filled
+            .last_mut()
+            .is_some_and(|f| std::mem::replace(f, true));
+        self.spool.write(if filled { b",\n" } else { b"\n" })
+    }
+
+    fn line(&mut self, text: &[u8]) -> Result<(), PackageFault> {
+        self.begin()?;
+        self.count += 1;
+        self.spool.write(text)
+    }
+
+    fn redacted(&mut self, key: Option<&str>, value: &str) -> Result<(), PackageFault> {
+        let value = on_one_line(value);
+        match key {
+            None => {
+                let clean = self.redactor.redact(value.as_bytes()).into_owned();
+                self.line(&clean)
+            }
+            Some(key) => {
+                // with its key, which says what it is
+                let member = format!("{{\"{key}\":{value}}}");
+                let clean = self.redactor.redact(member.as_bytes()).into_owned();
+                let inner = clean.len().saturating_sub(1);
+                self.line(clean.get(1..inner).unwrap_or_default())
+            }
+        }
+    }
+
+    fn open(&mut self, key: &str, bracket: &str) -> Result<(), PackageFault> {
+        self.begin()?;
+        self.spool
+            .write(format!("\"{key}\":{bracket}").as_bytes())?;
+        self.filled.push(false);
+        Ok(())
+    }
+
+    fn close(&mut self, bracket: &[u8]) -> Result<(), PackageFault> {
+        self.filled.pop();
+        self.spool.write(b"\n")?;
+        self.spool.write(bracket)
+    }
+}
+
+/// JSON may be written over several lines, but its texts hold none: outside of them a line's end is a space.
+fn on_one_line(value: &str) -> std::borrow::Cow<'_, str> {
+    if value.contains(['\n', '\r']) {
+        value.replace(['\n', '\r'], " ").into()
+    } else {
+        value.into()
+    }
+}
+
+impl Document {
+    /// An object in a new file.
+    pub fn begin(dir: &Path, limit: u64, redactor: Redactor) -> Result<Self, PackageFault> {
+        let mut document = Self::elements(dir, limit, redactor)?;
+        if let Some(lines) = &mut document.lines {
+            lines.spool.write(b"{")?;
+        }
+        Ok(document)
+    }
+
+    /// Elements of an array.
+    pub fn elements(dir: &Path, limit: u64, redactor: Redactor) -> Result<Self, PackageFault> {
+        let lines = Lines {
+            redactor,
+            spool: Spool::create(dir, limit)?,
+            filled: vec![false],
+            count: 0,
+        };
+        Ok(Self { lines: Some(lines) })
+    }
+
+    async fn with<T: Send + 'static>(
+        &mut self,
+        work: impl FnOnce(&mut Lines) -> Result<T, PackageFault> + Send + 'static,
+    ) -> Result<T, PackageFault> {
+        let mut lines = self.lines.take().ok_or(PackageFault::Lost)?;
+        let done = tokio::task::spawn_blocking(move || {
+            let done = work(&mut lines);
+            (lines, done)
+        });
+        let (lines, done) = done.await.map_err(|_| PackageFault::Lost)?;
+        self.lines = Some(lines);
+        done
+    }
+
+    /// A member as it is: an id or a word of ours.
+    pub async fn plain(
+        &mut self,
+        key: &'static str,
+        value: &impl Serialize,
+    ) -> Result<(), PackageFault> {
+        let member = format!("\"{key}\":{}", text(value));
+        self.with(move |lines| lines.line(member.as_bytes())).await
+    }
+
+    /// A member, redacted.
+    pub async fn member(
+        &mut self,
+        key: &'static str,
+        value: &impl Serialize,
+    ) -> Result<(), PackageFault> {
+        let value = text(value);
+        self.with(move |lines| lines.redacted(Some(key), &value))
+            .await
+    }
+
+    /// Opens an object under a key.
+    pub async fn object(&mut self, key: &'static str) -> Result<(), PackageFault> {
+        self.with(move |lines| lines.open(key, "{")).await
+    }
+
+    /// Opens an array under a key.
+    pub async fn array(&mut self, key: &'static str) -> Result<(), PackageFault> {
+        self.with(move |lines| lines.open(key, "[")).await
+    }
+
+    /// Closes an object.
+    pub async fn end_object(&mut self) -> Result<(), PackageFault> {
+        self.with(|lines| lines.close(b"}")).await
+    }
+
+    /// Closes an array.
+    pub async fn end_array(&mut self) -> Result<(), PackageFault> {
+        self.with(|lines| lines.close(b"]")).await
+    }
+
+    /// Elements, redacted.
+    pub async fn items<T: Serialize + Send + 'static>(
+        &mut self,
+        items: Vec<T>,
+    ) -> Result<(), PackageFault> {
+        if items.is_empty() {
+            return Ok(());
+        }
+        self.with(move |lines| {
+            items
+                .iter()
+                .try_for_each(|item| lines.redacted(None, &text(item)))
+        })
+        .await
+    }
+
+    /// An array of elements that were written before.
+    pub async fn array_of(
+        &mut self,
+        key: &'static str,
+        mut elements: Document,
+    ) -> Result<(), PackageFault> {
+        let elements = elements.lines.take().ok_or(PackageFault::Lost)?;
+        self.with(move |lines| {
+            lines.open(key, "[")?;
+            lines.spool.append(elements.spool)?;
+            lines.close(b"]")
+        })
+        .await
+    }
+
+    /// Lines that were written.
+    pub fn count(&self) -> u64 {
+        self.lines.as_ref().map_or(0, |lines| lines.count)
+    }
+
+    /// Names and ends the document.
+    pub async fn finish(mut self, generated_at: Timestamp) -> Result<Built, PackageFault> {
+        let lines = self.lines.take().ok_or(PackageFault::Lost)?;
+        let done = tokio::task::spawn_blocking(move || lines.spool.finish(generated_at));
+        done.await.map_err(|_| PackageFault::Lost)?
+    }
+}
+
+fn text(value: &impl Serialize) -> String {
+    serde_json::to_string(value).expect("plain data always serialises")
+}
+
+/// Stored JSON as it is; what is none, which nobody stores, as a text.
+pub(super) fn json(text: String) -> Box<RawValue> {
+    match serde_json::from_str::<&RawValue>(&text) {
+        Ok(_) => RawValue::from_string(text).expect("it was read just now"),
+        Err(_) => serde_json::value::to_raw_value(&text).expect("a text always serialises"),
+    }
+}
+
+/// The same of what may not be there.
+pub(super) fn optional_json(text: Option<String>) -> Option<Box<RawValue>> {
+    text.map(json)
+}

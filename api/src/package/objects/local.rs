@@ -1,0 +1,316 @@
+//! A directory: `ORG#<org>/<kind>-<id>/<packageId>.json` in it, and URLs that this process signs and checks.
+
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use bex_proto::ticket::KeyRing;
+use hmac::{Hmac, KeyInit, Mac};
+use jiff::Timestamp;
+use sha2::{Digest, Sha256};
+
+use super::super::subject::{KEY_PREFIX, ObjectKey};
+use super::{ObjectFault, SignedUrl, UrlTtl};
+
+/// Bytes that are copied at once.
+const COPY: usize = 256 * 1024;
+/// Objects that one sweep removes.
+const SWEEP: u64 = 10_000;
+
+/// See the module's text.
+pub struct LocalObjects {
+    dir: PathBuf,
+    public_url: String,
+    keys: KeyRing,
+}
+
+/// Why the directory is of no use.
+#[derive(Debug, thiserror::Error)]
+pub enum LocalFault {
+    /// It cannot be written.
+    #[error("the directory cannot be written: {}", .0.kind())]
+    Write(io::Error),
+}
+
+/// A URL that is good for nothing, whatever is wrong with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the URL is not good")]
+pub struct UrlRefused;
+
+impl std::fmt::Debug for LocalObjects {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "LocalObjects({})", self.dir.display())
+    }
+}
+
+impl LocalObjects {
+    /// Objects in a directory; `public_url` is where this api is reached, without a slash at its end.
+    ///
+    /// # Errors
+    /// When nothing can be written there.
+    pub fn open(dir: PathBuf, public_url: String, keys: KeyRing) -> Result<Self, LocalFault> {
+        tempfile::tempfile_in(&dir).map_err(LocalFault::Write)?;
+        Ok(Self {
+            dir,
+            public_url,
+            keys,
+        })
+    }
+
+    pub(super) fn sign(&self, key: &ObjectKey, ttl: UrlTtl) -> Result<SignedUrl, ObjectFault> {
+        let ttl = ttl.within(None).ok_or(ObjectFault::Expired)?;
+        let seconds = i64::try_from(ttl.as_secs()).unwrap_or(0);
+        let expires = Timestamp::now().as_second() + seconds;
+        let (kid, secret) = self.keys.signing_key();
+        let signature = hex::encode(mac(secret, key, expires).finalize().into_bytes());
+        let (base, path) = (&self.public_url, key.in_url());
+        Ok(SignedUrl {
+            url: format!(
+                "{base}/replay/objects/{path}?expires={expires}&kid={kid}&signature={signature}"
+            ),
+            expires_at: Timestamp::from_second(expires).map_err(|_| ObjectFault::Expired)?,
+        })
+    }
+
+    /// Whether a URL was signed here and is still good. The object's key is all of it that counts.
+    ///
+    /// # Errors
+    /// When it is not.
+    pub fn verify(
+        &self,
+        key: &ObjectKey,
+        (expires, kid, signature): (i64, &str, &str),
+        now: Timestamp,
+    ) -> Result<(), UrlRefused> {
+        let secret = self.keys.key(kid).ok_or(UrlRefused)?;
+        let signature = hex::decode(signature).map_err(|_| UrlRefused)?;
+        mac(secret, key, expires)
+            .verify_slice(&signature)
+            .map_err(|_| UrlRefused)?;
+        if now.as_second() < expires {
+            Ok(())
+        } else {
+            Err(UrlRefused)
+        }
+    }
+
+    /// An object and its length; `None` when it is not there, or no longer.
+    ///
+    /// # Errors
+    /// When the directory fails.
+    pub async fn get(&self, key: &ObjectKey) -> Result<Option<(File, u64)>, ObjectFault> {
+        let path = self.dir.join(key.as_str());
+        off_thread(move || match File::open(path) {
+            Ok(file) => {
+                let bytes = file.metadata()?.len();
+                Ok(Some((file, bytes)))
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        })
+        .await
+    }
+
+    pub(super) async fn put(&self, key: &ObjectKey, file: File) -> Result<String, ObjectFault> {
+        let path = self.dir.join(key.as_str());
+        off_thread(move || put(&path, file)).await
+    }
+
+    pub(super) async fn sweep(&self, days: u32) -> Result<u64, ObjectFault> {
+        let dir = self.dir.clone();
+        let age = Duration::from_secs(u64::from(days) * 24 * 60 * 60);
+        off_thread(move || sweep(&dir, SystemTime::now() - age)).await
+    }
+}
+
+fn mac(secret: &[u8], key: &ObjectKey, expires: i64) -> Hmac<Sha256> {
+    let mut mac = Hmac::<Sha256>::new_from_slice(secret).expect("HMAC takes keys of every length");
+    mac.update(format!("bex package url 1\nGET\n{key}\n{expires}").as_bytes());
+    mac
+}
+
+async fn off_thread<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> Result<T, ObjectFault> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|_| ObjectFault::Lost)?
+        .map_err(ObjectFault::Directory)
+}
+
+/// Writes beside the object and puts it in its place: whoever reads has one or the other, whole.
+fn put(path: &Path, mut from: File) -> io::Result<String> {
+    let parent = path.parent().unwrap_or(path);
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(parent)?;
+    let mut to = tempfile::Builder::new()
+        .prefix(".writing-")
+        .tempfile_in(parent)?;
+    let (mut digest, mut piece) = (Sha256::new(), vec![0; COPY]);
+    loop {
+        let read = from.read(&mut piece)?;
+        if read == 0 {
+            break;
+        }
+        digest.update(&piece[..read]);
+        to.write_all(&piece[..read])?;
+    }
+    to.persist(path).map_err(|e| e.error)?;
+    Ok(hex::encode(digest.finalize()))
+}
+
+/// Removes files that are older, and directories that are empty then.
+fn sweep(dir: &Path, older_than: SystemTime) -> io::Result<u64> {
+    let mut removed = 0;
+    for workspace in fs::read_dir(dir)? {
+        let workspace = workspace?;
+        // whatever else lies here is not ours
+        if !workspace
+            .file_name()
+            .as_encoded_bytes()
+            .starts_with(KEY_PREFIX.as_bytes())
+        {
+            continue;
+        }
+        for of in fs::read_dir(workspace.path())? {
+            let of = of?.path();
+            for object in fs::read_dir(&of)? {
+                let object = object?;
+                if removed < SWEEP && object.metadata()?.modified()? < older_than {
+                    fs::remove_file(object.path())?;
+                    removed += 1;
+                }
+            }
+            // one that is not empty stays
+            let _ = fs::remove_dir(&of);
+        }
+        let _ = fs::remove_dir(workspace.path());
+    }
+    Ok(removed)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Seek;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    const KEY: &str = "ORG#demo/run-run-aaaaaaaaaaaaaaaaaaaa/pkg-bbbbbbbbbbbbbbbbbbbb.json";
+
+    fn objects(dir: &Path) -> LocalObjects {
+        let keys = format!("new:{},old:{}", "ab".repeat(32), "cd".repeat(32));
+        let keys = KeyRing::parse(&keys).expect("a ring");
+        LocalObjects::open(dir.to_owned(), "https://api.example".into(), keys).expect("it opens")
+    }
+
+    fn file(text: &str) -> File {
+        let mut file = tempfile::tempfile().expect("a file");
+        file.write_all(text.as_bytes()).expect("it is written");
+        file.rewind().expect("it is rewound");
+        file
+    }
+
+    /// What a URL says: expiry, kid, signature.
+    fn parts(url: &str) -> (i64, String, String) {
+        let query = url.split_once('?').expect("a query").1;
+        let value = |name: &str| {
+            let pair = query.split('&').find_map(|pair| pair.strip_prefix(name));
+            pair.expect("it stands there").to_owned()
+        };
+        let expires = value("expires=").parse().expect("a number");
+        (expires, value("kid="), value("signature="))
+    }
+
+    #[test]
+    fn a_url_is_good_for_one_key_until_its_time() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let objects = objects(dir.path());
+        let key: ObjectKey = KEY.parse().expect("a key");
+        let now = Timestamp::now();
+        let signed = objects.sign(&key, UrlTtl::default()).expect("it is signed");
+        let prefix =
+            "https://api.example/replay/objects/ORG%23demo/run-run-aaaaaaaaaaaaaaaaaaaa/pkg-";
+        assert!(signed.url.starts_with(prefix), "{}", signed.url);
+        let (expires, kid, signature) = parts(&signed.url);
+        assert_eq!(signed.expires_at.as_second(), expires);
+        assert!((299..=301).contains(&(expires - now.as_second())));
+        let check = |key: &ObjectKey, expires, kid: &str, signature: &str, now| {
+            objects.verify(key, (expires, kid, signature), now).is_ok()
+        };
+        assert!(check(&key, expires, &kid, &signature, now));
+        let at = |second| Timestamp::from_second(second).expect("a time");
+        assert!(check(&key, expires, &kid, &signature, at(expires - 1)));
+        assert!(
+            !check(&key, expires, &kid, &signature, at(expires)),
+            "expired"
+        );
+        assert!(
+            !check(&key, expires + 1, &kid, &signature, now),
+            "prolonged"
+        );
+        assert!(!check(&key, expires, "old", &signature, now), "another kid");
+        assert!(!check(&key, expires, "none", &signature, now), "no kid");
+        assert!(!check(&key, expires, &kid, &signature[2..], now), "cut");
+        assert!(!check(&key, expires, &kid, "", now) && !check(&key, expires, &kid, "zz", now));
+        let other: ObjectKey = KEY.replace("demo", "acme").parse().expect("a key");
+        assert!(
+            !check(&other, expires, &kid, &signature, now),
+            "another key"
+        );
+        for at in 0..signature.len() {
+            let mut bytes = signature.clone().into_bytes();
+            bytes[at] = if bytes[at] == b'0' { b'1' } else { b'0' };
+            let tampered = String::from_utf8(bytes).expect("text");
+            assert!(!check(&key, expires, &kid, &tampered, now), "digit {at}");
+        }
+        let shown = format!("{signed:?} {objects:?}");
+        assert!(
+            !shown.contains(&signature) && !shown.contains("abab"),
+            "{shown}"
+        );
+    }
+
+    #[tokio::test]
+    async fn objects_are_put_whole_renewed_and_swept() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let objects = objects(dir.path());
+        let key: ObjectKey = KEY.parse().expect("a key");
+        assert!(objects.get(&key).await.expect("it looks").is_none());
+        let sha256 = objects.put(&key, file("hello")).await.expect("it is put");
+        assert_eq!(sha256, bex_proto::transcript::sha256_hex(b"hello"));
+        let path = dir.path().join(KEY);
+        let mode = path.metadata().expect("it is there").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let (mut found, bytes) = objects
+            .get(&key)
+            .await
+            .expect("it looks")
+            .expect("it is there");
+        let mut text = String::new();
+        found.read_to_string(&mut text).expect("it reads");
+        assert_eq!((text.as_str(), bytes), ("hello", 5));
+        assert_eq!(objects.sweep(7).await.expect("it sweeps"), 0);
+        let old = SystemTime::now() - Duration::from_secs(8 * 24 * 60 * 60);
+        let age = || {
+            File::options()
+                .append(true)
+                .open(&path)
+                .and_then(|f| f.set_modified(old))
+        };
+        age().expect("it ages");
+        objects
+            .put(&key, file("hello"))
+            .await
+            .expect("it is renewed");
+        assert_eq!(objects.sweep(7).await.expect("it sweeps"), 0);
+        age().expect("it ages");
+        fs::write(dir.path().join("kept"), "x").expect("it is written");
+        assert_eq!(objects.sweep(7).await.expect("it sweeps"), 1);
+        let left: Vec<_> = fs::read_dir(dir.path()).expect("it lists").collect();
+        assert_eq!(left.len(), 1, "{left:?}");
+    }
+}
