@@ -122,14 +122,18 @@ pub fn is_placeholder(value: &[u8]) -> bool {
         || value.starts_with(b"***")
 }
 
-/// Whether a value is tokens of ours and nothing else.
+/// Whether a value is tokens of ours and nothing else; a pattern that stops at brackets takes the last one without its own.
 pub fn is_tokens(mut value: &[u8]) -> bool {
     let mut any = false;
     while let Some(end) = crate::token::length_at(value) {
         value = &value[end..];
         any = true;
     }
-    any && value.is_empty()
+    if value.is_empty() {
+        return any;
+    }
+    let closed = [value, b"]"].concat();
+    value.len() < 80 && crate::token::length_at(&closed) == Some(closed.len())
 }
 
 /// How a value stands behind its name.
@@ -213,9 +217,10 @@ fn is_code(value: &[u8]) -> bool {
     {
         return true;
     }
-    // a.b, a::b, a->b: a path whose every step is a name
+    // a.b, a::b, a?.b: a path whose every step is a name
     let steps: Vec<&[u8]> = value
         .split(|b| b".:".contains(b))
+        .map(|s| s.strip_suffix(b"?").unwrap_or(s))
         .filter(|s| !s.is_empty())
         .collect();
     if steps.len() > 1
@@ -306,6 +311,7 @@ mod tests {
             "...",
             "[redacted:jwt:12ab]",
             "[redacted:unresolved][redacted:jwt:12ab]",
+            "[redacted:jwt:12ab",
             "{password}",
         ] {
             assert!(is_placeholder(value.as_bytes()), "{value}");

@@ -355,7 +355,9 @@ impl Redactor {
         }
         if view.text.len() >= MIN_TEXT {
             let was = scan.opaque;
-            scan.opaque = key.is_some_and(keys::is_opaque);
+            // several words are a text, whatever they stand under
+            let is_text = || view.text.iter().any(u8::is_ascii_whitespace);
+            scan.opaque = key.is_some_and(keys::is_opaque) && !is_text();
             self.deeper(&view.text, scan, hits);
             scan.opaque = was;
         }

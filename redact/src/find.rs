@@ -14,6 +14,8 @@ use crate::{Class, keys, pem, token};
 /// So much of a rejected find is looked at again.
 pub(crate) const REJECTED: usize = 64;
 
+/// Less than that behind a token is no find.
+const MIN_FIND: usize = 3;
 /// Finds before the last that are asked whether they are the same.
 const RECENT: usize = 4;
 
@@ -68,6 +70,14 @@ impl Redactor {
                 Some(found) => match accepted(rule, text, start, &found) {
                     Some(span) => {
                         passed[at] = span.end;
+                        // what reaches back into a token is what stands behind it, if that is anything
+                        let span = match rule.back {
+                            0 => span,
+                            _ => span.start.max(masked)..span.end,
+                        };
+                        if rule.back > 0 && span.len() < MIN_FIND {
+                            continue;
+                        }
                         // what a better rule has found is not keyed twice
                         let recent = hits.len().saturating_sub(RECENT).max(first);
                         if hits[recent..].iter().any(|hit| hit.covers(&span, at)) {
@@ -152,9 +162,12 @@ fn matched(rule: &Rule, text: &[u8], start: usize) -> Option<Found> {
 fn accepted(rule: &Rule, text: &[u8], start: usize, found: &Found) -> Option<Range<usize>> {
     let span = &found.span;
     let value = &text[span.clone()];
+    if checks::is_tokens(value) {
+        return None;
+    }
     let fits = match rule.check {
         Check::None => true,
-        Check::Mixed => checks::is_mixed(value) && !checks::is_tokens(value),
+        Check::Mixed => checks::is_mixed(value),
         Check::Digit => checks::has_digit(value) && !checks::is_placeholder(value),
         Check::Tokenish => checks::is_tokenish(value),
         Check::Basic => checks::is_basic(value),
@@ -184,7 +197,10 @@ fn grown(rule: &Rule, text: &[u8], found: &Found) -> usize {
         };
     }
     // the end of a sentence
-    if !quoted && found.span.len() > 8 && text[end - 1] == b'.' {
+    let over = text
+        .get(end)
+        .is_none_or(|b| b.is_ascii_whitespace() || b"\"'`)]}".contains(b));
+    if !quoted && over && found.span.len() > 8 && text[end - 1] == b'.' {
         end -= 1;
     }
     end

@@ -64,6 +64,19 @@ fn ends(name: &[u8], list: &[&str]) -> bool {
         .any(|end| end.as_bytes().last() == last && name.ends_with(end.as_bytes()))
 }
 
+/// Whether a name's last word is this one: "toolCallId", "run_id", not "paid".
+fn ends_with_word(name: &[u8], word: &[u8]) -> bool {
+    let Some((rest, last)) = name
+        .len()
+        .checked_sub(word.len())
+        .map(|at| name.split_at(at))
+    else {
+        return false;
+    };
+    last.eq_ignore_ascii_case(word)
+        && (last[0].is_ascii_uppercase() || rest.last().is_none_or(|b| !b.is_ascii_alphabetic()))
+}
+
 /// Whether a random-looking value of this name is to be expected: an id, a digest, something encrypted already.
 pub fn is_opaque(name: &[u8]) -> bool {
     let name = &name[name.len().saturating_sub(MAX_NAME)..];
@@ -72,6 +85,9 @@ pub fn is_opaque(name: &[u8]) -> bool {
         .filter(|b| b.is_ascii_alphanumeric())
         .map(u8::to_ascii_lowercase)
         .collect();
+    if plain.ends_with(b"id") || plain.ends_with(b"ids") {
+        return ends_with_word(name, b"id") || ends_with_word(name, b"ids");
+    }
     plain.starts_with(b"encrypted") || ends(&plain, &OPAQUE_NAMES)
 }
 
@@ -128,7 +144,12 @@ mod tests {
             assert_eq!(sensitivity(name.as_bytes()), None, "{name}");
         }
         assert!(
-            is_opaque(b"toolCallId") && is_opaque(b"encrypted_content") && !is_opaque(b"output")
+            is_opaque(b"toolCallId")
+                && is_opaque(b"run_id")
+                && !is_opaque(b"paid")
+                && !is_opaque(b"content")
+                && is_opaque(b"encrypted_content")
+                && !is_opaque(b"output")
         );
     }
 }

@@ -100,8 +100,8 @@ pub const NAME_TAILS: [&str; 8] = [
     "text",
 ];
 
-/// Ends of names whose values may be random and are no secrets: ids, digests, what is encrypted already.
-pub const OPAQUE_NAMES: [&str; 22] = [
+/// Ends of names whose values may be random and are no secrets: ids (as a word of its own), digests, what is encrypted already.
+pub const OPAQUE_NAMES: [&str; 20] = [
     "id",
     "ids",
     "signature",
@@ -121,8 +121,6 @@ pub const OPAQUE_NAMES: [&str; 22] = [
     "fingerprint",
     "commit",
     "revision",
-    "data",
-    "content",
     "thumbprint",
 ];
 

@@ -1,5 +1,7 @@
 //! What the rules say to a text.
 
+use std::ops::Range;
+
 use memchr::memmem;
 
 use super::load::{Demand, GateRule};
@@ -52,7 +54,7 @@ pub(super) fn rules(look: &mut Look<'_>, text: &[u8], bytes: Bytes) {
         {
             continue;
         }
-        match ask(rule, text, at, start.end()) {
+        match ask(rule, text, redacted_until, start.range()) {
             Answer::Found => look.find(&rule.id),
             Answer::NotBefore(next) => hopeless[number] = next,
             Answer::No if rule.fails_once => {
@@ -64,8 +66,9 @@ pub(super) fn rules(look: &mut Look<'_>, text: &[u8], bytes: Bytes) {
     }
 }
 
-/// Asks one rule whose beginning stands at `at` to `end`.
-fn ask(rule: &GateRule, text: &[u8], at: usize, end: usize) -> Answer {
+/// Asks one rule whose beginning stands there. In front of `redacted` all is tokens, or was asked for.
+fn ask(rule: &GateRule, text: &[u8], redacted: usize, beginning: Range<usize>) -> Answer {
+    let (at, end) = (beginning.start, beginning.end);
     if rule.demand == Demand::Assigned && !is_name_of_value(&text[end..]) {
         return Answer::No;
     }
@@ -83,12 +86,21 @@ fn ask(rule: &GateRule, text: &[u8], at: usize, end: usize) -> Answer {
     else {
         return Answer::No;
     };
-    let taken = from + taken.start..from + taken.end;
+    let mut taken = from + taken.start..from + taken.end;
+    if rule.back > 0 {
+        taken.start = taken.start.max(redacted);
+        if taken.len() < 3 {
+            return Answer::No;
+        }
+    }
     let value = &text[taken.clone()];
+    if values::is_redacted(value) {
+        return Answer::No;
+    }
     let made = values::made(value);
     let fits = match rule.demand {
         Demand::Nothing => true,
-        Demand::Mixed => made.mixed() && !values::is_redacted(value),
+        Demand::Mixed => made.mixed(),
         Demand::Digit => made.digits > 0 && !values::is_no_value(value),
         Demand::LikeToken => values::is_like_token(value),
         Demand::Credentials => values::is_credentials(value),
@@ -125,7 +137,7 @@ fn is_of_name(byte: &u8) -> bool {
 }
 
 /// Whether a value stands behind the name of a secret that `at` is within.
-fn is_assigned(text: &[u8], at: usize, value: &std::ops::Range<usize>, quoted: bool) -> bool {
+fn is_assigned(text: &[u8], at: usize, value: &Range<usize>, quoted: bool) -> bool {
     let ahead = &text[at.saturating_sub(48)..at];
     let first = at - ahead.iter().rev().take_while(|b| is_of_name(b)).count();
     let last = at + text[at..].iter().take_while(|b| is_of_name(b)).count();

@@ -164,7 +164,9 @@ impl<'g> Look<'g> {
         {
             self.find("sensitive-key");
         }
-        let was = std::mem::replace(&mut self.opaque, opaque);
+        // what has white space in it is a text, no id
+        let one_word = opaque && !text.iter().any(u8::is_ascii_whitespace);
+        let was = std::mem::replace(&mut self.opaque, one_word);
         self.text(text);
         self.opaque = was;
     }

@@ -117,8 +117,21 @@ fn is_encoding(name: &[u8]) -> bool {
 
 /// Whether a random value of this name is to be expected.
 fn is_opaque(name: &[u8]) -> bool {
-    let name = letters(name);
-    name.starts_with(b"encrypted") || ENDS.opaque.iter().any(|end| name.ends_with(end))
+    let plain = letters(name);
+    let id = match plain.as_slice() {
+        [.., b'i', b'd'] => 2,
+        [.., b'i', b'd', b's'] => 3,
+        _ => {
+            return plain.starts_with(b"encrypted")
+                || ENDS.opaque.iter().any(|end| plain.ends_with(end));
+        }
+    };
+    // "paid" is none: an id is a word of its own
+    match &name[..name.len().saturating_sub(id - 1)] {
+        [] => false,
+        [.., before, b'i'] => !before.is_ascii_alphabetic(),
+        [.., last] => last.eq_ignore_ascii_case(&b'i'),
+    }
 }
 
 #[cfg(test)]
@@ -142,6 +155,16 @@ mod tests {
         }
         let mut names = Names::default();
         assert!(names.said(b"toolCallId").opaque && !names.said(b"output").opaque);
+        for (name, opaque) in [
+            ("id", true),
+            ("run_id", true),
+            ("IDs", true),
+            ("paid", false),
+            ("content", false),
+            ("id_", false),
+        ] {
+            assert_eq!(names.said(name.as_bytes()).opaque, opaque, "{name}");
+        }
         assert_eq!(names.said(b"toolCallId").kind, None);
     }
 }

@@ -141,7 +141,13 @@ pub(super) fn unescaped(text: &[u8]) -> Option<Vec<u8>> {
             Some(b'b') => (8, 1),
             Some(b'f') => (12, 1),
             Some(other) if other.is_ascii() => (u32::from(*other), 1),
-            _ => (92, 0),
+            // of another letter the backslash alone goes
+            Some(_) => {
+                high = None;
+                rest = tail;
+                continue;
+            }
+            None => (92, 0),
         };
         rest = &tail[used..];
         let letter = match (high.take(), letter) {

@@ -27,9 +27,12 @@ static TEMPLATE: LazyLock<Regex> = LazyLock::new(|| {
         r"(?-u)^(?:<[^>]*(?:>[^>]*)?>|\$\{[^}]*(?:\}[^}]*)?\}|\{\{[^}]*\}\}|\$\([^)]*(?:\)[^)]*)?\)|%\([^)]*(?:\)[^)]*)?\)s|\{[A-Za-z0-9_.:]*\}|\$(?:[A-Za-z][A-Za-z_]*|[A-Z][A-Z0-9_]*))$|^\.\.\.|^\xe2\x80\xa6|^\*\*\*",
     )
 });
-/// Tokens that a redactor put there, and nothing else.
-static REDACTED: LazyLock<Regex> =
-    LazyLock::new(|| constant(r"(?-u)^(?:\[redacted:[a-z0-9-]{1,63}(?::[0-9A-Fa-f]{4})?\])+$"));
+/// Tokens that a redactor put there, and nothing else; the last one's bracket may stand behind what a pattern took.
+static REDACTED: LazyLock<Regex> = LazyLock::new(|| {
+    constant(
+        r"(?-u)^(?:\[redacted:[a-z0-9-]{1,63}(?::[0-9A-Fa-f]{4})?\])*\[redacted:[a-z0-9-]{1,63}(?::[0-9A-Fa-f]{4})?\]?$",
+    )
+});
 /// One at the start.
 static TOKEN: LazyLock<Regex> =
     LazyLock::new(|| constant(r"(?-u)^\[redacted:[a-z0-9-]{1,63}(?::[0-9A-Fa-f]{4})?\]"));
@@ -38,7 +41,7 @@ static PLACES: LazyLock<Regex> =
     LazyLock::new(|| constant(r"(?-u)^\.?/|^https?://| |^[A-Za-z0-9_-]*\.[a-z]{0,4}$"));
 /// Steps of a path in code.
 static PATH: LazyLock<Regex> = LazyLock::new(|| {
-    constant(r"(?-u)^[.:]*[A-Za-z_][A-Za-z0-9_]*(?:[.:]+[A-Za-z_][A-Za-z0-9_]*)+[.:]*$")
+    constant(r"(?-u)^[.:]*[A-Za-z_][A-Za-z0-9_]*\??(?:[.:]+[A-Za-z_][A-Za-z0-9_]*\??)+[.:]*$")
 });
 /// A port and a path behind it, a format's place.
 static NO_PASSWORD: LazyLock<Regex> =

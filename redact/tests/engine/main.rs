@@ -11,6 +11,7 @@ mod live;
 mod matrix;
 mod parts;
 mod planted;
+mod predecessor;
 mod properties;
 mod rules;
 mod stages;

@@ -124,7 +124,7 @@ fn every_form_cut_at_every_position_over_two_and_three_deltas() {
             {
                 let pieces = [&text[..*first], &text[*first..second], &text[second..]];
                 rounds += 1;
-                let (joined, texts) = deltas(&pieces, rounds % 2 == 0);
+                let (joined, texts) = deltas(&pieces, rounds.is_multiple_of(2));
                 assert_eq!(
                     left(&gone, &joined),
                     None,
@@ -134,7 +134,7 @@ fn every_form_cut_at_every_position_over_two_and_three_deltas() {
                     joined.contains("[redacted:"),
                     "{name} {first} {second}: {joined}"
                 );
-                if rounds % 16 == 0 {
+                if rounds.is_multiple_of(16) {
                     let passed = gate().check(texts.iter().map(Vec::as_slice));
                     assert_eq!(passed, Ok(()), "{name} {first} {second}: {joined}");
                 }
@@ -158,7 +158,7 @@ fn a_private_key_cut_at_every_position() {
         let second = (first + 70).min(text.len());
         let (joined, _) = deltas(
             &[&text[..first], &text[first..second], &text[second..]],
-            first % 2 == 0,
+            first.is_multiple_of(2),
         );
         assert_eq!(left(&body, &joined), None, "{first}: {joined}");
         assert!(

@@ -63,7 +63,16 @@ fn every_case_at_offsets() {
             let rest = offset - before.len() - cases::record(9, &cases::output("")).len();
             before += &cases::record(9, &cases::output(&"a b ".repeat(rest)[..rest]));
             assert_eq!(before.len(), offset);
-            assert_gone(gate, name, &gone, &format!("{before}{text}{filler}"));
+            let text = format!("{before}{text}{filler}");
+            if offset < 1024 * 1024 {
+                assert_gone(gate, name, &gone, &text);
+                continue;
+            }
+            // what comes out the same again is seen above; these are long
+            let out = clean(&redactor(), &text);
+            assert_eq!(gone.iter().find(|gone| out.contains(*gone)), None, "{name}");
+            assert!(out.contains("[redacted:"), "{name}");
+            assert_eq!(refusal(gate, &out), Vec::<String>::new(), "{name}");
         }
     }
 }

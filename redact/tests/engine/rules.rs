@@ -2,6 +2,8 @@
 
 use bex_redact::{Profile, Redactor, Rules, TokenKey};
 
+use crate::{clean, gate, refusal};
+
 #[test]
 fn every_rule_finds_its_samples_and_leaves_the_others() {
     let redactor = Redactor::new(Profile::WithNationalIds, TokenKey::new(b"test"));
@@ -30,6 +32,27 @@ fn every_rule_finds_its_samples_and_leaves_the_others() {
         }
     }
     assert!(failed.is_empty(), "{failed:#?}");
+}
+
+#[test]
+fn what_was_redacted_is_not_redacted_again_and_passes_the_gate() {
+    for rule in Rules::get().iter() {
+        for sample in &rule.positive {
+            for text in [
+                sample.clone(),
+                format!("so {sample} now"),
+                format!("({sample})"),
+                format!("[{sample}]"),
+                serde_json::json!({"a": sample, "b": [sample]}).to_string(),
+            ] {
+                assert_ne!(refusal(gate(), &text), Vec::<String>::new(), "{text}");
+                let out = clean(&crate::redactor(), &text);
+                assert_eq!(refusal(gate(), &out), Vec::<String>::new(), "{out}");
+                assert_eq!(clean(&crate::redactor(), &out), out, "{text}");
+                assert!(!out.contains("]]]"), "{out}");
+            }
+        }
+    }
 }
 
 #[test]
