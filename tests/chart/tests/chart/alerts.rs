@@ -191,6 +191,26 @@ const CASES: &[Case] = &[
             bex_api_proof_ticks_total{result="error"} | 0+4x180 | 0x180"#,
     },
     Case {
+        alert: "BexPackageForeignRow",
+        of: Of::Namespace,
+        series: r#"
+            bex_api_package_foreign_rows_total{table="findings"} | 0+1x180 | 1x180"#,
+    },
+    Case {
+        alert: "BexPackagesRefused",
+        of: Of::Namespace,
+        series: r#"
+            bex_api_package_asks_total{result="gate_refused"} | 0+1x180 | 0x180
+            bex_api_package_asks_total{result="ok"}           | 0+1x180 | 0+1x180"#,
+    },
+    Case {
+        alert: "BexPackagesStay",
+        of: Of::Namespace,
+        // quiet: not known
+        series: r#"
+            bex_api_package_expiry | 0x180 | -1x180"#,
+    },
+    Case {
         alert: "BexIssuerAway",
         of: Of::Namespace,
         series: r#"

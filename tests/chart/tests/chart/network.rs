@@ -34,6 +34,8 @@ const FULL: Table = &[
     ("cluster-api", 443, &["api", "gateway", OPEN]),
     ("cluster-api", 6443, &["api", "gateway", OPEN]),
     ("issuer", 443, &["api", "sandbox-a", "sandbox-b", OPEN]),
+    ("bucket", 443, &["sandbox-a", "sandbox-b", OPEN]),
+    ("bucket", 9000, &["api", OPEN]),
     ("internet", 443, &["sandbox-a", "sandbox-b", OPEN]),
     ("collector", 4318, &["api", "gateway", OPEN]),
 ];
@@ -56,6 +58,8 @@ const MINIMAL: Table = &[
     ("cluster-api", 443, &["api", "gateway", OPEN]),
     ("cluster-api", 6443, &["api", "gateway", OPEN]),
     ("issuer", 443, &["api", "gateway", OPEN]),
+    ("bucket", 443, &["api", "gateway", OPEN]),
+    ("bucket", 9000, &[OPEN]),
     ("internet", 443, &["api", "gateway", OPEN]),
     ("collector", 4318, &[OPEN]),
 ];
@@ -76,8 +80,8 @@ const OUTSIDERS: [&str; 10] = [
     "internet",
 ];
 /// Ports that are tried everywhere, whether anybody listens or not.
-const TRIED: [u16; 14] = [
-    22, 53, 80, 443, 4318, 5432, 6443, 8080, 8081, 8083, 8084, 8443, 8787, 9080,
+const TRIED: [u16; 15] = [
+    22, 53, 80, 443, 4318, 5432, 6443, 8080, 8081, 8083, 8084, 8443, 8787, 9000, 9080,
 ];
 
 fn ends(component: fn(&'static str) -> Vec<(&'static str, &'static str)>) -> Vec<End> {
@@ -143,6 +147,7 @@ fn ends(component: fn(&'static str) -> Vec<(&'static str, &'static str)>) -> Vec
         end("node", None, vec![], "10.2.0.1"),
         end("metadata", None, vec![], "169.254.169.254"),
         end("issuer", None, vec![], "203.0.113.9"),
+        end("bucket", None, vec![], "203.0.114.9"),
         end("internet", None, vec![], "198.51.100.7"),
     ]
 }
