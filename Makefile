@@ -1,6 +1,6 @@
 # Everything a person types here; CI calls the same targets. Needs Rust and make; the rest is installed or named.
 .DEFAULT_GOAL := help
-.PHONY: help demo up down status test sim chaos test-kubernetes test-pgbouncer rolling nightly clients chart images bench harvest crowd fmt lint
+.PHONY: help demo up down status test sim chaos test-kubernetes test-pgbouncer rolling nightly clients chart images bench redact-bench harvest crowd fmt lint
 
 export CARGO_TARGET_DIR ?= target
 BIN := $(CARGO_TARGET_DIR)/debug
@@ -64,6 +64,9 @@ bench: ## the figures of the README, each beside its floor
 	@scripts/setup postgres nginx
 	@cargo build --release --workspace --bins --all-features --quiet
 	@$(CARGO_TARGET_DIR)/release/bex-bench
+
+redact-bench: ## redactor and gate over 64 MiB beside gitleaks, 1 MiB of what each rule likes least, the time of a part
+	@scripts/redact-bench
 
 harvest: ## 16 MiB out of a pod of a double of a cluster, through its WebSocket and the exec listener, beside its floor
 	@cargo build --release --workspace --bins --all-features --quiet

@@ -112,6 +112,16 @@ fn every_rule_is_needed() {
     ] {
         assert_needed(gate, Profile::Package, Stage::Rule(id), text, text, id);
     }
+    let national = Gate::new(Profile::WithNationalIds).expect("it serves");
+    let (stage, text) = (Stage::Rule("national-id"), "ssn 536-22-8726");
+    assert_needed(
+        &national,
+        Profile::WithNationalIds,
+        stage,
+        text,
+        "536-22-8726",
+        "national-id",
+    );
 }
 
 #[test]
@@ -127,11 +137,12 @@ fn a_gate_without_a_stage_does_not_serve() {
         Stage::Ansi,
         Stage::Join,
         Stage::Load,
+        Stage::Shapes,
     ];
     let rules = Rules::get().iter().map(|rule| Stage::Rule(&rule.id));
-    let more = ["high-entropy", "card", "iban", "phone"].map(Stage::Rule);
+    let more = ["high-entropy", "card", "iban", "phone", "national-id"].map(Stage::Rule);
     for stage in stages.into_iter().chain(rules).chain(more) {
-        match Gate::without(Profile::Package, stage) {
+        match Gate::without(Profile::WithNationalIds, stage) {
             Err(GateError::SelfCheck(missed)) => assert!(!missed.is_empty()),
             other => panic!("{stage:?}: {other:?}"),
         }
