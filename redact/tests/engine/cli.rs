@@ -62,3 +62,26 @@ fn says_what_it_cannot_read() {
     assert_eq!(out.status.code(), Some(1));
     assert!(out.stdout.is_empty() && String::from_utf8_lossy(&out.stderr).contains("no-such-file"));
 }
+
+#[test]
+fn what_the_gate_refuses_is_not_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    // deeper than the gate follows
+    let depth = bex_redact::bounds::MAX_GATE_OPEN + 1;
+    std::fs::write(
+        path("deep"),
+        format!("{}{}", "[".repeat(depth), "]".repeat(depth)),
+    )
+    .unwrap();
+    let out = run(&["--report", &path("report"), &path("deep")], "");
+    assert_eq!(out.status.code(), Some(3), "{out:?}");
+    assert!(out.stdout.is_empty());
+    let report: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(path("report")).unwrap()).unwrap();
+    assert_eq!(
+        (&report["gate"], &report["gateIds"]),
+        (&"refused".into(), &serde_json::json!(["gate-depth"])),
+        "{report}"
+    );
+}

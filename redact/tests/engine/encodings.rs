@@ -135,3 +135,17 @@ fn personal_data() {
     assert!(!clean(&redactor(), &format!("{local}@acme.io")).contains('@'));
     assert!(clean(&redactor(), &format!("a{local}@acme.io")).contains('@'));
 }
+
+/// An archive is no text, but tokens in it are told by what they begin with.
+#[test]
+fn tokens_in_binary_data() {
+    for secret in [PAT.to_owned(), "AKIAZ5QWERTYUIOPASDF".to_owned(), pem()] {
+        let mut archive = vec![0u8; 512];
+        archive.extend_from_slice(secret.as_bytes());
+        archive.extend_from_slice(&[0u8; 512]);
+        let text = STANDARD.encode(&archive);
+        assert_gone(&json!({ "data": text }).to_string(), &text[..1000]);
+        let packed = STANDARD.encode(gzip(&String::from_utf8(archive).expect("ASCII")));
+        assert_gone(&json!({ "data": packed }).to_string(), &packed[4..]);
+    }
+}

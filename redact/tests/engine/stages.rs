@@ -29,6 +29,7 @@ fn assert_needed(gate: &Gate, profile: Profile, stage: Stage, text: &str, secret
 fn every_decoder_is_needed() {
     let gate = gate();
     let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
+    let packed = hex(&gzip(&format!("{} {PAT}", "so ".repeat(64))));
     let cases = [
         (
             Stage::Unescape,
@@ -42,7 +43,7 @@ fn every_decoder_is_needed() {
         ),
         (Stage::Hex, hex(PAT.as_bytes()), hex(PAT.as_bytes())),
         (Stage::Base64, STANDARD.encode(PAT), STANDARD.encode(PAT)),
-        (Stage::Gzip, hex(&gzip(PAT)), hex(&gzip(PAT))),
+        (Stage::Gzip, packed.clone(), packed),
         (
             Stage::Ansi,
             format!("{}\x1b[0m{}", &PAT[..20], &PAT[20..]),
