@@ -66,8 +66,6 @@ pub type SharedPackager = Arc<Packager>;
 pub struct Published {
     /// What it is of.
     pub subject: Subject,
-    /// Whose.
-    pub workspace: WorkspaceId,
     /// Its name.
     pub package: PackageId,
     /// Digest of its bytes.
@@ -104,36 +102,54 @@ impl Packager {
         &self.metrics
     }
 
-    /// Makes a package, or renews the one with the same content. `acts_for` says whose things the caller may see.
+    /// The one workspace of those a caller acts for that has it.
+    ///
+    /// # Errors
+    /// [`PackageFault::NotFound`] where none has, [`PackageFault::Ambiguous`] where several have; store trouble.
+    pub async fn owner(
+        &self,
+        subject: &Subject,
+        acts_for: impl Fn(&WorkspaceId) -> bool,
+    ) -> Result<WorkspaceId, PackageFault> {
+        let owner = self.builder.owner(subject, acts_for).await;
+        self.count(subject, owner)
+    }
+
+    /// Makes a package of something of this workspace's, or renews the one with the same content.
     ///
     /// # Errors
     /// Nothing was stored then, but for what was stored before.
     pub async fn publish(
         &self,
         subject: &Subject,
-        acts_for: impl Fn(&WorkspaceId) -> bool,
+        workspace: &WorkspaceId,
     ) -> Result<Published, PackageFault> {
-        let published = self.try_publish(subject, acts_for).await;
-        match &published {
-            Ok(_) => self.metrics.published(),
-            Err(fault) => {
-                self.metrics.refused(fault);
-                tell(subject, fault);
-            }
-        }
-        published
+        let published = self.try_publish(subject, workspace).await;
+        let published = self.count(subject, published)?;
+        self.metrics.published();
+        Ok(published)
+    }
+
+    fn count<T>(
+        &self,
+        subject: &Subject,
+        done: Result<T, PackageFault>,
+    ) -> Result<T, PackageFault> {
+        done.inspect_err(|fault| {
+            self.metrics.refused(fault);
+            tell(subject, fault);
+        })
     }
 
     async fn try_publish(
         &self,
         subject: &Subject,
-        acts_for: impl Fn(&WorkspaceId) -> bool,
+        workspace: &WorkspaceId,
     ) -> Result<Published, PackageFault> {
-        let workspace = self.builder.owner(subject, acts_for).await?;
-        let _place = self.admission.enter(&workspace)?;
+        let _place = self.admission.enter(workspace)?;
         let _building = self.metrics.building();
         let started = Instant::now();
-        let mut built = self.builder.build(subject, &workspace).await?;
+        let mut built = self.builder.build(subject, workspace).await?;
         self.metrics.built(started.elapsed(), built.bytes);
         let key = PackageKey {
             workspace: workspace.clone(),
@@ -144,13 +160,12 @@ impl Packager {
         let now = milliseconds(Timestamp::now());
         let first = self.builder.db().renew_package(&key, now).await?;
         built.date(first).map_err(PackageFault::Spool)?;
-        let object = ObjectKey::new(&workspace, subject, &built.name);
+        let object = ObjectKey::new(workspace, subject, &built.name);
         // signed first: when that fails, nothing was stored that nobody can fetch
         let url = self.objects.sign(&object, self.ttl).await?;
         let put = self.objects.put(&object, built.file, built.bytes, UPLOAD);
         Ok(Published {
             subject: subject.clone(),
-            workspace,
             package: built.name,
             sha256: put.await?,
             url,

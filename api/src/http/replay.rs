@@ -9,7 +9,8 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use bex_proto::package::{PackageId, PackageKind, SCHEMA_VERSION};
 use bex_proto::problem::Code;
-use bex_proto::{WorkspaceId, time};
+use bex_proto::{Chain, WorkspaceId, time};
+use bex_store::StoreError;
 use bex_store::audit::AuditEvent;
 use http::header;
 use jiff::Timestamp;
@@ -137,19 +138,54 @@ async fn ask(
     let acts_for = |of: &WorkspaceId| {
         caller.acts_for(of) && workspace.as_ref().is_none_or(|asked| asked == of)
     };
-    let published = packager.publish(subject, acts_for).await?;
-    let detail = format!("{} {} {}", subject.kind(), subject.id(), published.package);
-    let event = AuditEvent {
-        workspace: &published.workspace,
-        subject: &caller.subject,
-        action: "package.ask",
-        session: subject.session(),
-        result: "ok",
-        detail: Some(&detail),
+    let workspace = packager.owner(subject, acts_for).await?;
+    let asked = Asked {
+        api,
+        caller,
+        subject,
+        workspace: &workspace,
     };
-    // nobody gets a URL that nobody wrote down
-    api.db.audit_event(&event).await?;
-    Ok(published)
+    match packager.publish(subject, &workspace).await {
+        Ok(published) => {
+            // nobody gets a URL that nobody wrote down
+            asked.audit("ok", Some(&published.package)).await?;
+            Ok(published)
+        }
+        Err(fault) => {
+            let refusal = ApiError::from(fault);
+            if let Err(error) = asked.audit(refusal.code().as_str(), None).await {
+                tracing::error!(error = %Chain(&error), "an audit event was not recorded");
+            }
+            Err(refusal)
+        }
+    }
+}
+
+/// An ask for something that exists.
+struct Asked<'a> {
+    api: &'a Api,
+    caller: &'a Caller,
+    subject: &'a Subject,
+    workspace: &'a WorkspaceId,
+}
+
+impl Asked<'_> {
+    async fn audit(&self, result: &str, package: Option<&PackageId>) -> Result<(), StoreError> {
+        let (kind, id) = (self.subject.kind(), self.subject.id());
+        let detail = match package {
+            Some(package) => format!("{kind} {id} {package}"),
+            None => format!("{kind} {id}"),
+        };
+        let event = AuditEvent {
+            workspace: self.workspace,
+            subject: &self.caller.subject,
+            action: "package.ask",
+            session: self.subject.session(),
+            result,
+            detail: Some(&detail),
+        };
+        self.api.db.audit_event(&event).await
+    }
 }
 
 impl From<PackageFault> for ApiError {

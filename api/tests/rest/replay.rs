@@ -8,6 +8,7 @@ mod gate;
 mod large;
 mod objects;
 mod s3;
+mod tools;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -247,7 +248,8 @@ impl World {
     pub fn nothing_stored(&self) {
         assert_eq!(self.stored(), Vec::<String>::new());
         assert_eq!(self.spooled(), Vec::<PathBuf>::new());
-        let asked = "SELECT count(*) FROM audit_events WHERE action LIKE 'package.%'";
+        let asked =
+            "SELECT count(*) FROM audit_events WHERE action LIKE 'package.%' AND result = 'ok'";
         assert_eq!(self.sql(asked), "0");
     }
 

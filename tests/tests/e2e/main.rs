@@ -21,6 +21,7 @@ mod lifecycle;
 mod logs;
 mod metrics;
 mod oidc;
+mod packages;
 mod priming;
 mod recordings;
 mod remote;

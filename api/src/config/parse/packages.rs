@@ -169,3 +169,242 @@ fn credentials(faults: &mut Faults, args: &PackageArgs) -> Option<Credentials> {
         session: session?,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: &str = "abababababababababababababababababababababababababababababababab";
+
+    fn read(args: PackageArgs) -> Result<Option<PackagesConfig>, Vec<&'static str>> {
+        let mut faults = Faults::default();
+        let ring = |byte: &str| KeyRing::parse(&format!("k:{}", byte.repeat(32))).expect("a ring");
+        let keys = Keys {
+            attach: ring("01"),
+            exec: ring("02"),
+            driver: ring("03"),
+        };
+        let args = ServeArgs {
+            packages: args,
+            ..ServeArgs::default()
+        };
+        let read = packages(&mut faults, &args, Some(&keys));
+        let mut names: Vec<_> = faults.0.iter().map(|fault| fault.variable).collect();
+        names.dedup();
+        if names.is_empty() {
+            Ok(read)
+        } else {
+            Err(names)
+        }
+    }
+
+    fn local(dir: &Path) -> PackageArgs {
+        PackageArgs {
+            packages_store: Some("local".into()),
+            packages_token_key: Some(KEY.into()),
+            packages_dir: Some(dir.to_owned()),
+            packages_public_url: Some("https://api.example/".into()),
+            packages_url_keys: Some(format!("u:{KEY}")),
+            ..PackageArgs::default()
+        }
+    }
+
+    fn bucket() -> PackageArgs {
+        PackageArgs {
+            packages_store: Some("s3".into()),
+            packages_token_key: Some(KEY.into()),
+            packages_s3_bucket: Some("b".into()),
+            packages_s3_region: Some("r".into()),
+            ..PackageArgs::default()
+        }
+    }
+
+    #[test]
+    fn a_directory_or_a_bucket_or_nothing() {
+        let dir = tempfile::tempdir().expect("a directory");
+        assert!(matches!(read(PackageArgs::default()), Ok(None)));
+        let Ok(Some(config)) = read(local(dir.path())) else {
+            panic!("it is good");
+        };
+        assert!(
+            matches!(&config.store, PackageStore::Local { public_url, .. } if public_url == "https://api.example")
+        );
+        assert_eq!(
+            (config.ttl, config.profile),
+            (UrlTtl::default(), Profile::Package)
+        );
+        assert!(!format!("{config:?}").contains("abab"));
+        let more = PackageArgs {
+            packages_url_seconds: Some("600".into()),
+            packages_national_ids: Some("1".into()),
+            packages_s3_endpoint: Some("http://127.0.0.1:9000/".into()),
+            aws_access_key_id: Some("a".into()),
+            aws_secret_access_key: Some("s3cret".into()),
+            commit_sha: Some(" abc1234 ".into()),
+            ..bucket()
+        };
+        let Ok(Some(config)) = read(more) else {
+            panic!("it is good");
+        };
+        let PackageStore::S3(s3) = &config.store else {
+            panic!("a bucket");
+        };
+        assert_eq!(s3.endpoint.as_deref(), Some("http://127.0.0.1:9000"));
+        assert!(matches!(
+            s3.credentials,
+            Credentials::Fixed { session: None, .. }
+        ));
+        assert_eq!(
+            (config.ttl, config.profile),
+            (UrlTtl::default(), Profile::WithNationalIds)
+        );
+        assert_eq!(config.commit.as_deref(), Some("abc1234"));
+        assert!(!format!("{config:?}").contains("s3cret"));
+        let Ok(Some(config)) = read(PackageArgs {
+            packages_s3_credentials: Some("/run/credentials".into()),
+            packages_s3_kms_key: Some("k".into()),
+            ..bucket()
+        }) else {
+            panic!("it is good");
+        };
+        let PackageStore::S3(s3) = config.store else {
+            panic!("a bucket");
+        };
+        assert!(matches!(s3.credentials, Credentials::File(_)));
+        assert_eq!(s3.encryption, Encryption::Kms { key_id: "k".into() });
+    }
+
+    #[test]
+    fn what_cannot_work_is_refused_by_its_name() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let text = |text: &str| Some(text.to_owned());
+        for (args, names) in [
+            (
+                PackageArgs {
+                    packages_store: text("disk"),
+                    packages_token_key: text(KEY),
+                    ..PackageArgs::default()
+                },
+                &["BEX_PACKAGES_STORE"][..],
+            ),
+            (
+                PackageArgs {
+                    packages_store: text("local"),
+                    ..PackageArgs::default()
+                },
+                &[
+                    "BEX_PACKAGES_DIR",
+                    "BEX_PACKAGES_PUBLIC_URL",
+                    "BEX_PACKAGES_URL_KEYS",
+                    "BEX_PACKAGES_TOKEN_KEY",
+                ],
+            ),
+            (
+                PackageArgs {
+                    packages_store: text("s3"),
+                    ..PackageArgs::default()
+                },
+                &[
+                    "BEX_PACKAGES_S3_BUCKET",
+                    "BEX_PACKAGES_S3_REGION",
+                    "BEX_PACKAGES_TOKEN_KEY",
+                ],
+            ),
+            (
+                PackageArgs {
+                    packages_url_keys: Some(format!("u:{}", "02".repeat(32))),
+                    ..local(dir.path())
+                },
+                &["BEX_PACKAGES_URL_KEYS"],
+            ),
+            (
+                PackageArgs {
+                    packages_public_url: text("ftp://x"),
+                    ..local(dir.path())
+                },
+                &["BEX_PACKAGES_PUBLIC_URL"],
+            ),
+            (
+                PackageArgs {
+                    packages_dir: Some(dir.path().join("none")),
+                    ..local(dir.path())
+                },
+                &["BEX_PACKAGES_DIR"],
+            ),
+            (
+                PackageArgs {
+                    packages_token_key: text("abab"),
+                    ..bucket()
+                },
+                &["BEX_PACKAGES_TOKEN_KEY"],
+            ),
+            (
+                PackageArgs {
+                    packages_url_seconds: text("0"),
+                    ..bucket()
+                },
+                &["BEX_PACKAGES_URL_SECONDS"],
+            ),
+            (
+                PackageArgs {
+                    packages_url_seconds: text("-5"),
+                    ..bucket()
+                },
+                &["BEX_PACKAGES_URL_SECONDS"],
+            ),
+            (
+                PackageArgs {
+                    packages_url_seconds: text("abc"),
+                    ..bucket()
+                },
+                &["BEX_PACKAGES_URL_SECONDS"],
+            ),
+            (
+                PackageArgs {
+                    packages_national_ids: text("yes"),
+                    ..bucket()
+                },
+                &["BEX_PACKAGES_NATIONAL_IDS"],
+            ),
+            (
+                PackageArgs {
+                    commit_sha: text("main"),
+                    ..bucket()
+                },
+                &["COMMIT_SHA"],
+            ),
+            (
+                PackageArgs {
+                    packages_s3_endpoint: text("http://objects.example"),
+                    ..bucket()
+                },
+                &["BEX_PACKAGES_S3_ENDPOINT"],
+            ),
+            (
+                PackageArgs {
+                    packages_s3_endpoint: text("objects"),
+                    ..bucket()
+                },
+                &["BEX_PACKAGES_S3_ENDPOINT"],
+            ),
+            (
+                PackageArgs {
+                    aws_access_key_id: text("a"),
+                    ..bucket()
+                },
+                &["AWS_SECRET_ACCESS_KEY"],
+            ),
+            (
+                PackageArgs {
+                    aws_access_key_id: text("a"),
+                    aws_secret_access_key: text("b"),
+                    aws_session_token: text("c"),
+                    ..bucket()
+                },
+                &["AWS_CREDENTIAL_EXPIRATION"],
+            ),
+        ] {
+            assert_eq!(read(args).err().as_deref(), Some(names));
+        }
+    }
+}

@@ -4,7 +4,7 @@ use bex_api::package::{Bounds, Builder};
 use bex_redact::{Gate, GateError, Stage};
 use serde_json::json;
 
-use super::executions::Execution;
+use super::executions::{Execution, remote_session};
 use super::*;
 
 /// Only its beginning tells: nothing else calls it random.
@@ -112,6 +112,8 @@ async fn a_redactor_that_misses_something_publishes_nothing() {
             );
             world.nothing_stored();
             assert_eq!(world.sql("SELECT count(*) FROM packages"), "0");
+            let told = "SELECT DISTINCT result FROM audit_events WHERE action = 'package.ask'";
+            assert_eq!(world.sql(told), "gate_refused");
         }
         world.counted(
             r#"package_asks_total{result="gate_refused"}"#,
@@ -172,4 +174,114 @@ async fn without_a_gate_that_finds_what_is_planted_there_are_no_packages() {
         let made = Builder::with_gate(deps, gate);
         assert!(matches!(made, Err(GateError::SelfCheck(_))), "{stage:?}");
     }
+}
+
+/// Every text of the envelope that comes from a row, one after the other: taken out, or refused.
+#[tokio::test]
+async fn there_is_no_text_in_which_a_secret_gets_through() {
+    let world = world(Place::here()).await;
+    let execution = Execution::record(&world, "demo");
+    let session = world.spoken(PARTS).await;
+    execution.names(&world, session.as_str());
+    let run = world.sql("SELECT run_id FROM turns");
+    execution.finding(&world, "f-run", None, None, Some(&run));
+    let remote = remote_session(&world, "demo", 1, "hello");
+    let json = json!({ "deep": [{ "text": format!("see {TOKEN}") }] }).to_string();
+    let (of_execution, of_session, of_remote) = (
+        by("execution", &execution.id),
+        by("conversation", &session),
+        by("conversation", &remote),
+    );
+    let planted: &[(&str, &str, &str, &str)] = &[
+        (&of_execution, "config_versions", "body", &json),
+        (&of_execution, "config_versions", "recorded_by", TOKEN),
+        (&of_execution, "executions", "error", TOKEN),
+        (&of_execution, "executions", "usage_totals", &json),
+        (&of_execution, "execution_nodes", "inputs", &json),
+        (&of_execution, "execution_nodes", "outputs", &json),
+        (&of_execution, "execution_nodes", "usage", &json),
+        (&of_execution, "execution_nodes", "error", TOKEN),
+        (&of_execution, "findings", "body", &json),
+        (&of_execution, "findings", "decision", TOKEN),
+        (&of_execution, "findings", "node_id", TOKEN),
+        (&of_execution, "usage_ledger", "node_id", TOKEN),
+        (&of_execution, "usage_ledger", "currency", TOKEN),
+        (&of_session, "turns", "prompt", TOKEN),
+        (&of_session, "findings", "decision", TOKEN),
+        (
+            &of_session,
+            "sessions",
+            "agent",
+            r#"{"profile":"demo","model":"ghp_canary0123456789abcdefghijklmnopqrst"}"#,
+        ),
+        (&of_remote, "messages", "content", TOKEN),
+        (
+            &of_remote,
+            "messages",
+            "content_blocks",
+            r#"[{"type":"text","text":"ghp_canary0123456789abcdefghijklmnopqrst"}]"#,
+        ),
+        (&of_remote, "messages", "message_id", TOKEN),
+        (&of_remote, "messages", "model", TOKEN),
+        (&of_remote, "remote_turns", "turn_id", TOKEN),
+        (
+            &of_remote,
+            "remote_turns",
+            "content_blocks",
+            r#"[{"type":"tool_use","id":"a","name":"ghp_canary0123456789abcdefghijklmnopqrst","input":{}}]"#,
+        ),
+        (
+            &of_remote,
+            "remote_turns",
+            "content_blocks",
+            r#"[{"type":"tool_use","id":"a","name":"n","input":{"k":"ghp_canary0123456789abcdefghijklmnopqrst"}}]"#,
+        ),
+        (
+            &of_remote,
+            "remote_turns",
+            "content_blocks",
+            r#"[{"type":"tool_result","tool_use_id":"ghp_canary0123456789abcdefghijklmnopqrst","content":"x"}]"#,
+        ),
+        (
+            &of_remote,
+            "remote_turns",
+            "content_blocks",
+            r#"[{"type":"tool_result","tool_use_id":"a","content":{"ghp_canary0123456789abcdefghijklmnopqrst":1}}]"#,
+        ),
+    ];
+    let mut refused = Vec::new();
+    for (path, table, column, value) in planted {
+        let what = format!("{table}.{column}");
+        let keep = format!(
+            "CREATE TABLE kept AS SELECT * FROM {table}; SET session_replication_role = replica;"
+        );
+        let only = match *column {
+            "message_id" => " WHERE position = 0",
+            "node_id" => " WHERE execution_id IS NOT NULL",
+            _ => "",
+        };
+        world.sql(&format!(
+            "{keep} UPDATE {table} SET {column} = '{value}'{only}"
+        ));
+        let answer = world.get(VIEWER, path).await;
+        match answer.status {
+            200 => {
+                let answer = answer.json();
+                let text = world.fetch(answer["url"].as_str().unwrap()).await.body;
+                let text = String::from_utf8_lossy(&text).into_owned();
+                assert!(!text.contains("canary0123456789"), "{what}");
+                let shown = column != &"recorded_by";
+                assert_eq!(text.contains("[redacted:github-token:"), shown, "{what}");
+            }
+            500 => {
+                answer.refused("gate_refused");
+                refused.push(what);
+            }
+            status => panic!("{what}: {status}"),
+        }
+        world.sql(&format!(
+            "SET session_replication_role = replica; DELETE FROM {table}; INSERT INTO {table} SELECT * FROM kept; DROP TABLE kept"
+        ));
+    }
+    assert_eq!(refused, Vec::<String>::new(), "none of these is a dead end");
 }

@@ -31,7 +31,11 @@ async fn a_hundred_thousand_messages_are_never_in_memory() {
     let session = long_session(&world, "demo", 500, 100_000, &text);
     let subject = bex_api::package::Subject::Remote(session.parse().unwrap());
     let before = peak();
-    let published = world.packager().publish(&subject, |_| true).await.unwrap();
+    let published = world
+        .packager()
+        .publish(&subject, &"demo".parse().unwrap())
+        .await
+        .unwrap();
     let grown = peak() - before;
     let key = world
         .stored()
