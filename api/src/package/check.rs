@@ -9,6 +9,7 @@ use bex_redact::{Gate, Refused};
 use serde::de::IgnoredAny;
 
 use super::PackageFault;
+use super::document::{MAX_LINE, alone};
 
 /// The id of what is not built as a package is.
 const STRUCTURE: &str = "package-structure";
@@ -21,10 +22,14 @@ pub(super) fn check(gate: &Gate, package: impl Read) -> Result<(), PackageFault>
     let mut over = false;
     loop {
         line.clear();
-        let read = reader.read_until(b'\n', &mut line);
+        // a redacted line may be a little longer than it was
+        let read = (&mut reader)
+            .take(2 * MAX_LINE as u64)
+            .read_until(b'\n', &mut line);
         if read.map_err(PackageFault::Spool)? == 0 {
             break;
         }
+        let _alone = alone(line.len());
         let looked = if over {
             Err(structure())
         } else {

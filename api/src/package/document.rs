@@ -14,6 +14,7 @@
 //! So whoever reads it again never needs more than one line of it.
 
 use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bex_redact::Redactor;
 use jiff::Timestamp;
@@ -22,6 +23,17 @@ use serde_json::value::RawValue;
 
 use super::PackageFault;
 use super::spool::{Built, Spool};
+
+/// Bytes of one line: the text of one turn stands in it twice. Whoever reads a package holds a line of it.
+pub(super) const MAX_LINE: usize = 32 * 1024 * 1024;
+/// Lines that are longer are worked on one at a time in this process: each is held several times over then.
+const LONG_LINE: usize = 4 * 1024 * 1024;
+
+/// Waits for its turn where the line is a long one.
+pub(super) fn alone(bytes: usize) -> Option<MutexGuard<'static, ()>> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    (bytes > LONG_LINE).then(|| ALONE.lock().unwrap_or_else(PoisonError::into_inner))
+}
 
 /// A document, or the elements of an array that is put into one later.
 pub(super) struct Document {
@@ -54,6 +66,10 @@ impl Lines {
     }
 
     fn redacted(&mut self, key: Option<&str>, value: &str) -> Result<(), PackageFault> {
+        if value.len() > MAX_LINE {
+            return Err(PackageFault::TooLarge);
+        }
+        let _alone = alone(value.len());
         let value = on_one_line(value);
         match key {
             None => {
@@ -229,4 +245,56 @@ pub(super) fn json(text: String) -> Box<RawValue> {
 /// The same of what may not be there.
 pub(super) fn optional_json(text: Option<String>) -> Option<Box<RawValue>> {
     text.map(json)
+}
+
+#[cfg(test)]
+mod tests {
+    use bex_redact::{Profile, TokenKey};
+
+    use super::*;
+
+    fn elements(dir: &Path) -> Document {
+        let redactor = Redactor::new(Profile::Package, TokenKey::new(b"key"));
+        Document::elements(dir, u64::MAX, redactor).expect("a file")
+    }
+
+    #[tokio::test]
+    async fn a_line_is_one_line_and_bounded() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let mut document = elements(dir.path());
+        let pretty =
+            json("{\n  \"a\": \"x\\ny\",\r\n  \"b\": 12345678901234567890123\n}".to_owned());
+        document.items(vec![pretty]).await.expect("it is written");
+        document
+            .items(vec![json("no JSON".to_owned())])
+            .await
+            .expect("it is written");
+        assert_eq!(document.count(), 2);
+        let too_long = vec!["x".repeat(MAX_LINE)];
+        let written = document.items(too_long).await;
+        assert!(matches!(written, Err(PackageFault::TooLarge)));
+        let mut whole = Document::begin(
+            dir.path(),
+            1000,
+            Redactor::new(Profile::Package, TokenKey::new(b"key")),
+        )
+        .expect("a file");
+        let mut list = elements(dir.path());
+        list.items(vec![
+            json("{\n\"a\":1\n}".to_owned()),
+            json("\"t\"".to_owned()),
+        ])
+        .await
+        .expect("it is written");
+        whole.array_of("list", list).await.expect("it fits");
+        whole
+            .member("password", &"hunter2hunter2")
+            .await
+            .expect("it fits");
+        let built = whole.finish(Timestamp::UNIX_EPOCH).await.expect("it ends");
+        let text = std::io::read_to_string(built.file).expect("it reads");
+        let content =
+            "{\n\"list\":[\n{ \"a\":1 },\n\"t\"\n],\n\"password\":\"[redacted:sensitive-key:";
+        assert!(text.starts_with(content), "{text}");
+    }
 }

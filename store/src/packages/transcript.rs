@@ -7,7 +7,7 @@ use tokio_postgres::Row;
 
 use super::Snapshot;
 use crate::error::StoreError;
-use crate::sql::{get, index, int4, int8, number, optional_word, text, turn, turn_no, word};
+use crate::sql::{get, index, int4, int8, large, number, optional_word, text, turn, turn_no, word};
 
 /// An agent session.
 #[derive(Debug, Clone)]
@@ -43,6 +43,8 @@ pub struct TurnSource {
     pub created_at: Timestamp,
     /// When it was over.
     pub settled_at: Option<Timestamp>,
+    /// Bytes of its parts.
+    pub bytes: u64,
 }
 
 /// Turns of one page: their prompts are 100 000 bytes each at most.
@@ -96,7 +98,7 @@ impl Snapshot {
         let rows = self
             .query(
                 "package_turns",
-                "SELECT turn, run_id, prompt, verdict, reason, ended_by, created_at, settled_at FROM turns
+                "SELECT turn, run_id, prompt, verdict, reason, ended_by, created_at, settled_at, stored_bytes FROM turns
                   WHERE session_id = $1 AND turn >= $2 ORDER BY turn LIMIT $3",
                 &[
                     text(&session.as_str()),
@@ -149,6 +151,7 @@ impl TurnSource {
             ended_by: optional_word(row, "ended_by")?,
             created_at: get(row, "created_at")?,
             settled_at: get(row, "settled_at")?,
+            bytes: large(row, "stored_bytes")?,
         })
     }
 }

@@ -10,12 +10,17 @@ use bex_store::packages::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use tokio::sync::Semaphore;
 
 use super::tools::{Call, calls, said};
 use super::{Assembly, no_intruder};
 use crate::package::document::Document;
 use crate::package::{PackageFault, Workbench};
 use crate::remote::build::{of_parts, told};
+
+/// Bytes of parts that all builds of this process hold at once; a turn that is longer waits until it is the only one.
+const TURNS: u32 = 64 * 1024 * 1024;
+static TURN_BYTES: Semaphore = Semaphore::const_new(TURNS as usize);
 
 /// Reasons that are named one by one; more are counted.
 const REASONS: usize = 20;
@@ -208,6 +213,12 @@ impl Assembly<'_> {
         wanted: Told,
         spoken: &mut Spoken,
     ) -> Result<bool, PackageFault> {
+        let bytes = u32::try_from(turn.bytes).unwrap_or(TURNS).min(TURNS);
+        // until its lines are written
+        let _held = TURN_BYTES
+            .acquire_many(bytes)
+            .await
+            .expect("the semaphore is never closed");
         let parts = self.parts(session, turn.turn).await?;
         let kind = session.kind;
         // a turn may be as long as a transcript
