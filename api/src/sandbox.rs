@@ -9,7 +9,7 @@ mod process;
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use bex_proto::driver::DriverKey;
+use bex_proto::driver::{DriverKey, TokenSeed};
 use bex_proto::launch::{AgentSpec, LegacyTurn};
 use bex_proto::session::FailureReason;
 use bex_proto::{Generation, SessionId, WorkspaceId};
@@ -35,6 +35,15 @@ pub struct SandboxPlan {
     pub legacy: Option<LegacyTurn>,
     /// The secret that driver and gateway share.
     pub key: DriverKey,
+    /// What keys the tokens that stand for secrets, the same in all lives of the session.
+    pub token_seed: TokenSeed,
+}
+
+impl SandboxPlan {
+    /// What nobody's words may repeat.
+    pub fn hidden(&self) -> [String; 2] {
+        [self.key.to_hex(), self.token_seed.to_hex()]
+    }
 }
 
 impl std::fmt::Debug for SandboxPlan {

@@ -5,10 +5,11 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use bex_proto::driver::DriverKey;
+use bex_proto::driver::{DriverKey, TokenSeed};
 use bex_proto::ids::{Generation, SessionId};
 use bex_proto::launch::{
-    AgentSpec, Isolation, Launch, LegacyTurn, Pace, SECRET_VARIABLE, is_credential_file,
+    AgentSpec, Isolation, Launch, LegacyTurn, Pace, SECRET_VARIABLE, TOKEN_SEED_VARIABLE,
+    is_credential_file,
 };
 use bex_proto::limits;
 use bex_redact::{Redactor, Secrets, TokenKey};
@@ -31,7 +32,7 @@ pub struct Profile {
     pub surroundings: Surroundings,
     /// What must not be said.
     pub secrets: Secrets,
-    /// Takes out what looks like a secret; its tokens are keyed for this sandbox.
+    /// Takes out what looks like a secret; its tokens are keyed for this session.
     pub redactor: Redactor,
     /// The one turn of a driver of the old form.
     pub legacy: Option<LegacyTurn>,
@@ -88,7 +89,8 @@ pub fn load(path: &Path) -> Result<Profile, ProfileFault> {
             column: e.column(),
         })?;
     launch.secrets.extend(given_secrets(std::env::vars_os()));
-    check(launch).map_err(ProfileFault::Unusable)
+    let seed = std::env::var(TOKEN_SEED_VARIABLE).ok();
+    check(launch, seed.as_deref()).map_err(ProfileFault::Unusable)
 }
 
 /// Credentials that a cluster gives to the driver alone. What is not text cannot be handed on, as in a launch file.
@@ -101,11 +103,15 @@ fn given_secrets(
     })
 }
 
-fn check(launch: Launch) -> Result<Profile, Vec<&'static str>> {
+fn check(launch: Launch, seed: Option<&str>) -> Result<Profile, Vec<&'static str>> {
     let mut faults = Vec::new();
     let key = DriverKey::from_hex(&launch.key);
     if key.is_none() {
         faults.push("key is not 32 bytes of hexadecimal");
+    }
+    let seed = seed.map(TokenSeed::from_hex);
+    if matches!(seed, Some(None)) {
+        faults.push("the token seed is not 32 bytes of hexadecimal");
     }
     if !launch.dir.is_dir() {
         faults.push("dir is not a directory");
@@ -135,9 +141,9 @@ fn check(launch: Launch) -> Result<Profile, Vec<&'static str>> {
     let secrets = Secrets::new(launch.secrets.values().map(String::as_str));
     match key {
         Some(key) if faults.is_empty() => Ok(Profile {
+            redactor: redactor(&key, seed.flatten().as_ref()),
             session: launch.session,
             generation: launch.generation,
-            redactor: Redactor::new(bex_redact::Profile::Secrets, TokenKey::new(key.as_bytes())),
             key,
             listen: launch.listen,
             dir: launch.dir,
@@ -154,6 +160,12 @@ fn check(launch: Launch) -> Result<Profile, Vec<&'static str>> {
     }
 }
 
+/// Whoever made this sandbox without a seed, as older ones do, gets tokens of this life.
+fn redactor(key: &DriverKey, seed: Option<&TokenSeed>) -> Redactor {
+    let secret = seed.map_or(key.as_bytes(), TokenSeed::as_bytes);
+    Redactor::new(bex_redact::Profile::Secrets, TokenKey::new(secret))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -164,5 +176,21 @@ mod tests {
         let variables = variables.map(|(name, value)| (name.into(), value.into()));
         let given: Vec<_> = given_secrets(variables.into_iter()).collect();
         assert_eq!(given, [("TOKEN".to_owned(), "t".to_owned())]);
+    }
+
+    #[test]
+    fn a_secret_has_one_token_in_all_lives_of_a_session() {
+        let session = SessionId::random();
+        let key = |life| DriverKey::derive(b"ring", &session, Generation(life));
+        let seed = TokenSeed::derive(b"ring", &session);
+        let handed = TokenSeed::from_hex(&seed.to_hex()).expect("its own form");
+        let said = format!("key {}", ["AKIA", "Q3EGRUNZHT2V7K5M"].concat());
+        let told = |life, seed| redactor(&key(life), seed).redact_str(&said);
+        let first = told(1, Some(&seed));
+        assert!(first.contains("[redacted:"), "{first}");
+        assert_eq!(first, told(2, Some(&handed)));
+        assert_ne!(told(1, None), told(2, None));
+        let other = TokenSeed::derive(b"ring", &SessionId::random());
+        assert_ne!(first, told(1, Some(&other)));
     }
 }

@@ -3,7 +3,7 @@
 mod key;
 mod log;
 
-pub use key::DriverKey;
+pub use key::{DriverKey, TokenSeed};
 pub use log::{
     Dropped, LogRecord, PartRecord, TurnDigest, TurnEnd, TurnState, dropped_record, log_record,
     turn_end_record, write_part_record,

@@ -221,6 +221,8 @@ pub const POD_DRIVER_BIN: &str = "/opt/bex/bex-driver";
 pub const POD_DRIVER_DIR: &str = "/var/lib/bex/driver";
 /// A driver in a pod is given the credential `X`, which its launch does not hold, in the variable `BEX_SECRET_X`.
 pub const SECRET_VARIABLE: &str = "BEX_SECRET_";
+/// A driver is given its session's [`crate::driver::TokenSeed`], as hexadecimal, in this variable; older ones do not know it.
+pub const TOKEN_SEED_VARIABLE: &str = "BEX_TOKEN_SEED";
 
 /// The namespace of a workspace's sandboxes.
 pub fn namespace_of(workspace: &WorkspaceId) -> String {

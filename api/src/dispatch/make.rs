@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bex_proto::Chain;
 use bex_proto::Generation;
-use bex_proto::driver::DriverKey;
+use bex_proto::driver::{DriverKey, TokenSeed};
 use bex_proto::launch::{CONTAINER, LegacyTurn, namespace_of};
 use bex_proto::limits;
 use bex_proto::session::FailureReason;
@@ -149,6 +149,7 @@ impl Dispatcher {
                 prompt: work.turn.prompt.clone(),
             }),
             key: DriverKey::derive(key, &claim.session, generation),
+            token_seed: TokenSeed::derive(key, &claim.session),
         };
         let created = timeout(
             limits::PROVISION_TIMEOUT,

@@ -170,7 +170,7 @@ impl KubernetesLifecycle {
         };
         match error {
             kube::Error::Api(status) if status.is_already_exists() => self.found(plan).await,
-            kube::Error::Api(status) => Err(refusal::of_create(&status, &plan.key.to_hex())),
+            kube::Error::Api(status) => Err(refusal::of_create(&status, &plan.hidden())),
             other => Err(failed("asking for the pod", io::Error::other(other))),
         }
     }
@@ -188,7 +188,7 @@ impl KubernetesLifecycle {
     }
 
     /// What a pod that is being made comes to, when that is clear.
-    fn came_to(&self, pod: &Pod, secret: &str) -> ControlFlow<Result<Made, CreateError>> {
+    fn came_to(&self, pod: &Pod, hidden: &[String]) -> ControlFlow<Result<Made, CreateError>> {
         match pod::judge(pod) {
             Sight::Ready => {
                 let word = |text: &Option<String>| text.clone().unwrap_or_default();
@@ -201,7 +201,7 @@ impl KubernetesLifecycle {
             }
             Sight::Ended | Sight::Leaving => ControlFlow::Break(Err(CreateError::Ended)),
             Sight::Coming(Some(hold)) if self.is_hopeless(pod, &hold) => {
-                ControlFlow::Break(Err(held(&hold, Again::Never, secret)))
+                ControlFlow::Break(Err(held(&hold, Again::Never, hidden)))
             }
             Sight::Coming(_) | Sight::Unknown => ControlFlow::Continue(()),
         }
@@ -222,12 +222,12 @@ impl KubernetesLifecycle {
     }
 }
 
-fn held(hold: &Hold, again: Again, secret: &str) -> CreateError {
+fn held(hold: &Hold, again: Again, hidden: &[String]) -> CreateError {
     CreateError::Refused {
         what: "the pod is not started",
         reason: hold.reason,
         again,
-        source: io::Error::other(refusal::words(&hold.words, secret)),
+        source: io::Error::other(refusal::words(&hold.words, hidden)),
     }
 }
 
@@ -289,7 +289,7 @@ impl Lifecycle for KubernetesLifecycle {
         };
         let until = Instant::now() + self.pace.slice;
         let asked = self.ask(plan, secrets).await?;
-        let (uid, key) = (asked.metadata.uid.clone(), plan.key.to_hex());
+        let (uid, hidden) = (asked.metadata.uid.clone(), plan.hidden());
         let mut last = None;
         let decided = watch::follow(self, &namespace, asked, until, |seen| match seen {
             Some(pod) if pod.metadata.uid == uid => {
@@ -297,7 +297,7 @@ impl Lifecycle for KubernetesLifecycle {
                     Sight::Coming(hold) => hold,
                     _ => None,
                 };
-                self.came_to(pod, &key)
+                self.came_to(pod, &hidden)
             }
             // somebody deleted it
             _ => ControlFlow::Break(Err(CreateError::Ended)),
@@ -312,7 +312,7 @@ impl Lifecycle for KubernetesLifecycle {
             Err(held(
                 &last.unwrap_or(coming),
                 Again::WhileTimeLasts,
-                &plan.key.to_hex(),
+                &plan.hidden(),
             ))
         })
     }

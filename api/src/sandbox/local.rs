@@ -19,7 +19,7 @@ use bex_proto::Chain;
 use bex_proto::ids::random_id;
 use bex_proto::launch::{
     CONTAINER, DRIVER_DIR, Isolation, LAUNCH_FILE, LISTENING_FILE, Launch, Listening, LocalSandbox,
-    ProcessStat, SANDBOX_FILE, WORK_DIR, namespace_of, pod_of,
+    ProcessStat, SANDBOX_FILE, TOKEN_SEED_VARIABLE, WORK_DIR, namespace_of, pod_of,
 };
 use bex_proto::{Generation, SessionId};
 use nix::sys::signal::Signal;
@@ -160,6 +160,7 @@ impl LocalLifecycle {
                     .iter()
                     .filter_map(|n| Some((n, std::env::var_os(n)?))),
             )
+            .env(TOKEN_SEED_VARIABLE, plan.token_seed.to_hex())
             .current_dir(&work)
             .stdin(Stdio::null())
             .stdout(Stdio::null())

@@ -8,7 +8,7 @@ use bex_api::sandbox::kubernetes::{
     AgentUsers, DriverPlace, KubernetesConfig, Pace, Template, Transport,
 };
 use bex_api::sandbox::{KubernetesLifecycle, Made, SandboxName, SandboxPlan, Secrets};
-use bex_proto::driver::DriverKey;
+use bex_proto::driver::{DriverKey, TokenSeed};
 use bex_proto::launch::{AgentSpec, POD_DRIVER_BIN, POD_DRIVER_DIR, namespace_of, pod_of};
 use bex_proto::{Generation, SessionId};
 use bex_testk8s::{Cluster, Image, Options, rights};
@@ -87,6 +87,7 @@ pub fn plan() -> SandboxPlan {
         secrets: Secrets::References(BTreeMap::new()),
         legacy: None,
         key: DriverKey::derive(b"ring", &session, Generation(1)),
+        token_seed: TokenSeed::derive(b"ring", &session),
         session,
     }
 }

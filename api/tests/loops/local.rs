@@ -7,7 +7,7 @@ use std::path::Path;
 use bex_api::sandbox::{
     CreateError, Deleted, Lifecycle, LocalLifecycle, Look, Made, SandboxName, SandboxPlan,
 };
-use bex_proto::driver::DriverKey;
+use bex_proto::driver::{DriverKey, TokenSeed};
 use bex_proto::launch::{AgentSpec, LAUNCH_FILE, LocalSandbox, SANDBOX_FILE};
 use bex_proto::{Generation, SessionId};
 use tempfile::TempDir;
@@ -45,6 +45,7 @@ fn bench(driver: &str) -> Bench {
         secrets: Default::default(),
         legacy: None,
         key: DriverKey::derive(b"ring", &session, Generation(2)),
+        token_seed: TokenSeed::derive(b"ring", &session),
         session,
     };
     let lifecycle = LocalLifecycle::new(dir.path().join("sandboxes"), program);

@@ -70,6 +70,45 @@ impl DriverKey {
     }
 }
 
+/// `K = HKDF-SHA256(ring key, session)`: keys the tokens that stand for secrets, so that one secret has one token in all of a session's lives.
+/// It changes with the ring.
+#[derive(Clone)]
+pub struct TokenSeed([u8; 32]);
+
+impl std::fmt::Debug for TokenSeed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("TokenSeed([redacted])")
+    }
+}
+
+impl TokenSeed {
+    /// Derives the seed of one session from a ring key.
+    pub fn derive(ring_key: &[u8], session: &SessionId) -> Self {
+        let mut key = [0u8; 32];
+        hkdf::Hkdf::<Sha256>::new(Some(b"bex-token-key"), ring_key)
+            .expand(session.as_str().as_bytes(), &mut key)
+            .expect("32 bytes is a valid HKDF-SHA256 length");
+        Self(key)
+    }
+
+    /// Reads the hexadecimal form that a driver is given at its creation.
+    pub fn from_hex(text: &str) -> Option<Self> {
+        let mut key = [0u8; 32];
+        hex::decode_to_slice(text.trim(), &mut key).ok()?;
+        Some(Self(key))
+    }
+
+    /// The hexadecimal form.
+    pub fn to_hex(&self) -> String {
+        hex::encode(self.0)
+    }
+
+    /// The raw key.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

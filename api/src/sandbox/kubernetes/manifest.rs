@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use bex_proto::launch::{
-    CONTAINER, LAUNCH_FILE, Launch, POD_DRIVER_BIN, SECRET_VARIABLE, namespace_of, pod_of,
+    CONTAINER, LAUNCH_FILE, Launch, POD_DRIVER_BIN, SECRET_VARIABLE, TOKEN_SEED_VARIABLE,
+    namespace_of, pod_of,
 };
 use bex_proto::{Generation, SessionId, limits};
 use k8s_openapi::api::core::v1::Pod;
@@ -76,13 +77,12 @@ pub(super) fn pod(
     );
     let mut annotations = template.annotations.clone();
     annotations.insert(LAUNCH.to_owned(), launch(plan, template, driver));
-    let env: Vec<_> = secrets
-        .iter()
-        .map(|(name, from)| {
-            json!({"name": format!("{SECRET_VARIABLE}{name}"),
+    let seed = json!({"name": TOKEN_SEED_VARIABLE, "value": plan.token_seed.to_hex()});
+    let given = secrets.iter().map(|(name, from)| {
+        json!({"name": format!("{SECRET_VARIABLE}{name}"),
                 "valueFrom": {"secretKeyRef": {"name": from.secret, "key": from.key}}})
-        })
-        .collect();
+    });
+    let env: Vec<_> = std::iter::once(seed).chain(given).collect();
     let mut security = template.security_context.clone();
     security.seccomp_profile.get_or_insert_with(|| {
         serde_json::from_value(json!({"type": "RuntimeDefault"})).expect("a seccomp profile")
@@ -194,7 +194,7 @@ pub(super) fn name_of(pod: &Pod) -> Option<SandboxName> {
 
 #[cfg(test)]
 mod tests {
-    use bex_proto::driver::DriverKey;
+    use bex_proto::driver::{DriverKey, TokenSeed};
     use bex_proto::launch::{AgentSpec, POD_DRIVER_DIR};
     use serde_json::Value;
 
@@ -214,6 +214,7 @@ mod tests {
             secrets: Secrets::References(BTreeMap::new()),
             legacy: None,
             key: DriverKey::derive(b"ring", &session, Generation(2)),
+            token_seed: TokenSeed::derive(b"ring", &session),
             session,
         }
     }
@@ -276,6 +277,10 @@ mod tests {
             ),
             (
                 "/containers/0/env/0",
+                json!({"name": "BEX_TOKEN_SEED", "value": plan.token_seed.to_hex()}),
+            ),
+            (
+                "/containers/0/env/1",
                 json!({"name": "BEX_SECRET_TOKEN",
                 "valueFrom": {"secretKeyRef": {"name": "git", "key": "token"}}}),
             ),

@@ -10,10 +10,10 @@ use crate::sandbox::{Again, CreateError};
 /// What is kept of the cluster's own words.
 const WORDS_BYTES: usize = 512;
 
-/// `secret` is never repeated, whoever repeated it to us.
-pub(super) fn of_create(status: &Status, secret: &str) -> CreateError {
+/// What is `hidden` is never repeated, whoever repeated it to us.
+pub(super) fn of_create(status: &Status, hidden: &[String]) -> CreateError {
     let (what, reason, again) = judge(status);
-    let words = words(&status.message, secret);
+    let words = words(&status.message, hidden);
     CreateError::Refused {
         what,
         reason,
@@ -22,10 +22,10 @@ pub(super) fn of_create(status: &Status, secret: &str) -> CreateError {
     }
 }
 
-/// A cluster's words, cut, and without the sandbox's key.
-pub(super) fn words(message: &str, secret: &str) -> String {
-    if message.contains(secret) {
-        return "(its words repeat the sandbox's key)".to_owned();
+/// A cluster's words, cut, and without the sandbox's keys.
+pub(super) fn words(message: &str, hidden: &[String]) -> String {
+    if hidden.iter().any(|key| message.contains(key)) {
+        return "(its words repeat a key of the sandbox)".to_owned();
     }
     let mut end = message.len().min(WORDS_BYTES);
     while !message.is_char_boundary(end) {
@@ -84,7 +84,8 @@ mod tests {
         let status =
             json!({"code": code, "message": message, "details": {"causes": [{"reason": cause}]}});
         let status: Status = serde_json::from_value(status).expect("a status");
-        let CreateError::Refused { reason, again, .. } = of_create(&status, "k3y") else {
+        let CreateError::Refused { reason, again, .. } = of_create(&status, &["k3y".to_owned()])
+        else {
             panic!("refused")
         };
         (reason, again)
@@ -120,7 +121,8 @@ mod tests {
 
     #[test]
     fn words_are_bounded_and_hold_no_key() {
-        assert!(!words("denied: {\"key\":\"k3y\"}", "k3y").contains("k3y"));
-        assert_eq!(words(&"ä".repeat(WORDS_BYTES), "k3y").len(), WORDS_BYTES);
+        let hidden = ["seed".to_owned(), "k3y".to_owned()];
+        assert!(!words("denied: {\"key\":\"k3y\"}", &hidden).contains("k3y"));
+        assert_eq!(words(&"ä".repeat(WORDS_BYTES), &[]).len(), WORDS_BYTES);
     }
 }
