@@ -30,7 +30,7 @@ async fn a_hundred_thousand_messages_are_never_in_memory() {
     let text = "some words that say nothing, ".repeat(3);
     let session = long_session(&world, "demo", 500, 100_000, &text);
     let subject = bex_api::package::Subject::Remote(session.parse().unwrap());
-    let before = peak();
+    let (before, started) = (peak(), std::time::Instant::now());
     let published = world
         .packager()
         .publish(&subject, &"demo".parse().unwrap())
@@ -45,6 +45,10 @@ async fn a_hundred_thousand_messages_are_never_in_memory() {
     let bytes = std::fs::metadata(world.packages_dir.path().join("objects").join(&key))
         .unwrap()
         .len();
+    println!(
+        "{bytes} bytes in {:?}, {grown} KiB more at the peak",
+        started.elapsed()
+    );
     assert!(bytes > 30_000_000, "{bytes} bytes");
     assert!(
         grown < 48 * 1024,
