@@ -4,7 +4,7 @@ use bex_proto::{ExecutionId, WorkspaceId};
 
 use crate::error::StoreError;
 use crate::pool::Tx;
-use crate::sql::{get, text, texts};
+use crate::sql::{get, large, text, texts};
 
 /// What became of a batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,13 +18,43 @@ pub enum Batch {
     },
     /// This entry's id was used for another one.
     Conflict(usize),
-    /// This entry names an execution or a session that the workspace does not have.
+    /// This entry names an execution or a session that the workspace does not have, or a run of another one.
     Unknown(usize),
     /// The workspace is being deleted.
     WorkspaceDeleting,
 }
 
+/// A run that nobody has is nobody's: programs of other systems have runs too.
+const FOREIGN_RUN: &str = "
+    SELECT u.n FROM unnest($2) WITH ORDINALITY AS u (run, n)
+     WHERE EXISTS (SELECT 1 FROM turns t JOIN sessions s ON s.id = t.session_id
+                    WHERE t.run_id = u.run AND s.workspace_id <> $1)
+        OR EXISTS (SELECT 1 FROM remote_turns t JOIN remote_sessions s ON s.id = t.session_id
+                    WHERE t.run_id = u.run AND s.workspace_id <> $1)
+     ORDER BY u.n LIMIT 1";
+
 impl Tx<'_> {
+    /// The first entry that names a run of another workspace: what is recorded of a run belongs to whoever has it.
+    pub(super) async fn foreign_run(
+        &self,
+        workspace: &WorkspaceId,
+        runs: &[Option<&str>],
+    ) -> Result<Option<usize>, StoreError> {
+        if runs.iter().all(Option::is_none) {
+            return Ok(None);
+        }
+        let row = self
+            .query_opt(
+                "foreign_run",
+                FOREIGN_RUN,
+                &[text(&workspace.as_str()), texts(&runs)],
+            )
+            .await?;
+        let Some(row) = row else { return Ok(None) };
+        let place = large(&row, "n")?;
+        Ok(Some(usize::try_from(place - 1).unwrap_or(usize::MAX)))
+    }
+
     /// Keeps the executions that a batch names until this ends; the first entry whose execution the workspace does not have.
     pub(super) async fn keep_executions(
         &self,

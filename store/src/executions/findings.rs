@@ -116,6 +116,13 @@ impl Db {
         if let Some(index) = tx.keep_executions(workspace, &executions).await? {
             return Ok(Batch::Unknown(index));
         }
+        let runs: Vec<_> = findings
+            .iter()
+            .map(|f| f.run.as_ref().map(RunId::as_str))
+            .collect();
+        if let Some(index) = tx.foreign_run(workspace, &runs).await? {
+            return Ok(Batch::Unknown(index));
+        }
         let column = |of: fn(&Finding) -> &str| -> Vec<&str> { findings.iter().map(of).collect() };
         let optional = |of: fn(&Finding) -> Option<&str>| -> Vec<Option<&str>> {
             findings.iter().map(of).collect()
@@ -131,7 +138,7 @@ impl Db {
                     texts(&optional(|f| f.workflow_id.as_deref())),
                     texts(&optional(|f| f.execution.as_ref().map(ExecutionId::as_str))),
                     texts(&optional(|f| f.node_id.as_deref())),
-                    texts(&optional(|f| f.run.as_ref().map(RunId::as_str))),
+                    texts(&runs),
                     texts(&column(|f| &f.decision)),
                     texts(&column(|f| &f.body)),
                     times(&at),

@@ -158,6 +158,13 @@ impl Db {
         if let Some(index) = tx.stranger(workspace, entries).await? {
             return Ok(Batch::Unknown(index));
         }
+        let runs: Vec<_> = entries
+            .iter()
+            .map(|e| e.run.as_ref().map(RunId::as_str))
+            .collect();
+        if let Some(index) = tx.foreign_run(workspace, &runs).await? {
+            return Ok(Batch::Unknown(index));
+        }
         let recorded = tx.insert_usage(workspace, entries, subject).await?;
         let said: Vec<(&str, &str)> = entries
             .iter()

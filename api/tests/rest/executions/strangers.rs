@@ -190,3 +190,32 @@ async fn anothers_ids_answer_as_none_byte_for_byte() {
         "1\n0\n0"
     );
 }
+
+#[tokio::test]
+async fn nothing_is_recorded_of_another_workspaces_run() {
+    let world = World::new().await;
+    let session = world.create().await;
+    let turns = world.get(VIEWER, &path(&session, "/turns")).await.ok(200);
+    let run = &turns["turns"][0]["runId"];
+    let (mut one, mut used) = (finding("f"), entry("e"));
+    one["runId"] = run.clone();
+    used["runId"] = run.clone();
+    let bodies = [
+        ("/v1/findings", json!({"findings": [one]})),
+        ("/v1/usage", json!({"entries": [used]})),
+    ];
+    for (path, body) in &bodies {
+        let refused = world.post(STRANGER, path, body).await;
+        refused.refused("not_found");
+        assert_eq!(
+            world.post(OPERATOR, path, body).await.ok(200)["recorded"],
+            1
+        );
+    }
+    assert_eq!(
+        world.sql(
+            "SELECT workspace_id FROM findings UNION ALL SELECT workspace_id FROM usage_ledger"
+        ),
+        "demo\ndemo"
+    );
+}
