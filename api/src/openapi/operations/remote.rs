@@ -13,7 +13,6 @@ const PAGE: &[(&str, &str)] = &[
 const NOT_FOUND: &[Code] = &[Code::NotFound];
 const VERB: &[Code] = &[
     Code::NotFound,
-    Code::SessionPaused,
     Code::SessionEnded,
     Code::MachineRevoked,
     Code::CommandQueueFull,
@@ -225,6 +224,10 @@ pub const REMOTE: &[Operation] = &[
             ("state", "May be repeated."),
             ("archived", "false (the default), true or all."),
             ("machineId", "Of this machine."),
+            (
+                "q",
+                "Words that all stand in the title or in what a person said, as in the list of agent sessions.",
+            ),
             ("limit", "1 to 200; 50 when absent."),
             ("cursor", "nextCursor of the page before."),
         ],
