@@ -279,7 +279,7 @@ async fn a_search_ends_and_goes_on() {
     let oldest = world.post(OPERATOR, SESSIONS, &body).await.ok(201);
     world.sql(
         "INSERT INTO sessions (id, workspace_id, kind, title, agent, created_by, phase, turns, prompt_bytes, created_at)
-         SELECT 'ags-' || lpad(translate(n::text, '0189', 'abcd'), 20, '2'), 'demo', 'interactive', 'hay', '{\"profile\":\"p\"}', 'x', 'completed', 0, 0,
+         SELECT 'ags-' || lpad(translate(n::text, '0189', 'abcd'), 20, 'z'), 'demo', 'interactive', 'hay', '{\"profile\":\"p\"}', 'x', 'completed', 0, 0,
                 now() + n * interval '1 second'
            FROM generate_series(1, 2500) n",
     );
