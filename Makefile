@@ -1,6 +1,6 @@
 # Everything a person types here; CI calls the same targets. Needs Rust and make; the rest is installed or named.
 .DEFAULT_GOAL := help
-.PHONY: help demo up down status test sim chaos test-kubernetes test-pgbouncer rolling nightly clients chart images bench redact-bench harvest crowd fmt lint
+.PHONY: help demo up down status test sim chaos test-kubernetes test-pgbouncer rolling nightly clients dashboard chart images bench redact-bench harvest crowd fmt lint
 
 export CARGO_TARGET_DIR ?= target
 BIN := $(CARGO_TARGET_DIR)/debug
@@ -11,11 +11,13 @@ help: ## what there is
 
 demo: ## one session live, then its replay; STREAM=file.sse plays a recording, KEEP=1 leaves the stack running, SANDBOX=kubernetes in a pod of a double of a cluster
 	@scripts/setup postgres
+	@scripts/dashboard build
 	@$(BUILD)
 	@$(if $(STREAM),STREAM='$(STREAM)') $(if $(KEEP),KEEP='$(KEEP)') $(BIN)/bex-demo
 
 up: ## the stack in the background; .bex/dev.json tells where; SANDBOX=kubernetes as above
 	@scripts/setup postgres
+	@scripts/dashboard build
 	@$(BUILD)
 	@$(BIN)/bex-stack up
 
@@ -53,6 +55,9 @@ chaos: ## half an hour of sessions while everything under them is killed, cut of
 
 clients: ## the AI SDK's clients, oldest and newest, read stored transcripts, timed; pages in jsdom and Chromium watch sessions
 	@BEX_CLIENTS_MEASURED=true scripts/clients
+
+dashboard: ## the page under /ui, into dashboard/dist; needs Node
+	@scripts/dashboard build
 
 chart: ## the Helm chart without a cluster: schemas, who reaches whom, who may what
 	@scripts/chart

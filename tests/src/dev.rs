@@ -18,7 +18,7 @@ use anyhow::Context;
 use serde::{Deserialize, Serialize};
 
 use crate::client::{ApiClient, Secrets};
-use crate::stack::{SandboxKind, Sandboxes, Stack, WORKSPACE};
+use crate::stack::{SandboxKind, Sandboxes, Stack, WORKSPACE, dashboard};
 
 /// The file's name within the stack's directory.
 pub const DEV_FILE: &str = "dev.json";
@@ -31,6 +31,9 @@ pub const DEV_DIR: &str = ".bex";
 pub struct Dev {
     /// bex-api.
     pub api_url: String,
+    /// The dashboard, where it was built.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dashboard_url: Option<String>,
     /// The gateway's attach listener.
     pub attach_url: String,
     /// The gateway's exec listener.
@@ -90,6 +93,7 @@ impl Dev {
         let url = |address: SocketAddr| format!("http://{address}");
         Ok(Self {
             api_url: url(at.api),
+            dashboard_url: dashboard().map(|_| format!("{}/ui/", url(at.api))),
             attach_url: url(at.attach),
             exec_url: url(at.exec),
             admin_urls: AdminUrls {

@@ -20,6 +20,7 @@ pub use bex_testpg::Fsync;
 pub use binaries::bin_dir;
 pub use commands::Ended;
 pub use config::ORIGIN;
+pub(crate) use config::dashboard;
 pub use fleet::{Fleet, FleetOptions, Link, Member, Role};
 pub use jwks::{AUDIENCE, ISSUER, Issuer, SigningKey, claims, signed, unsigned};
 pub use keys::{Keys, Tokens, ring};

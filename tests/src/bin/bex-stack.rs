@@ -19,6 +19,9 @@ struct Args {
     /// How long an idle sandbox lives, in milliseconds.
     #[arg(long, global = true)]
     idle_grace_ms: Option<u64>,
+    /// What viewers are told that the gateway's address is: something that stands before it.
+    #[arg(long, global = true)]
+    attach_public_url: Option<String>,
 }
 
 #[derive(Subcommand)]
@@ -51,7 +54,10 @@ async fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.command {
         Verb::Up => {
             let grace = args.idle_grace_ms.map(|ms| format!("--idle-grace-ms={ms}"));
-            match up(&args.dir, grace.as_slice()).await? {
+            let public = args.attach_public_url;
+            let public = public.map(|url| format!("--attach-public-url={url}"));
+            let told: Vec<_> = grace.into_iter().chain(public).collect();
+            match up(&args.dir, &told).await? {
                 Started::Now(dev) => print(&args.dir, "up", &dev),
                 Started::Already(dev) => print(&args.dir, "already running", &dev),
             }
@@ -68,6 +74,11 @@ async fn run(args: Args) -> anyhow::Result<ExitCode> {
         Verb::Serve => {
             let options = StackOptions {
                 idle_grace: args.idle_grace_ms.map(Duration::from_millis),
+                api_env: args
+                    .attach_public_url
+                    .map(|url| ("BEX_ATTACH_PUBLIC_URL".to_owned(), url))
+                    .into_iter()
+                    .collect(),
                 ..StackOptions::default()
             };
             serve(&args.dir, options).await?;
@@ -79,6 +90,13 @@ async fn run(args: Args) -> anyhow::Result<ExitCode> {
 fn print(dir: &std::path::Path, state: &str, dev: &Dev) {
     println!("bex-stack: {state}");
     println!("  api      {} (pid {})", dev.api_url, dev.api_pid);
+    match &dev.dashboard_url {
+        Some(url) => println!(
+            "  page     {url} (sign in with apiToken, workspace {})",
+            dev.workspace_id
+        ),
+        None => println!("  page     none: make dashboard builds it"),
+    }
     println!("  attach   {} (pid {})", dev.attach_url, dev.gateway_pid);
     println!("  exec     {}", dev.exec_url);
     println!("  database {}", dev.database_url);

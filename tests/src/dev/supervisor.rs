@@ -8,7 +8,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::{DEV_FILE, Dev};
 use crate::stack::{Stack, StackOptions};
 
-/// Starts a stack in `dir`, writes its `dev.json`, and ends both on SIGTERM or SIGINT.
+/// Starts a stack in `dir`, writes its `dev.json`, and ends both on SIGTERM or SIGINT. SIGUSR1 drains the gateway and starts it again,
+/// SIGUSR2 kills it first; `dev.json` has its new pid when it is ready.
 ///
 /// # Errors
 /// When it does not start, or its end is not clean.
@@ -26,15 +27,22 @@ pub async fn serve(dir: &Path, options: StackOptions) -> anyhow::Result<()> {
         dir: Some(dir.to_owned()),
         ..options
     };
-    let stack = tokio::select! {
+    let mut drain = signal(SignalKind::user_defined1())?;
+    let mut crash = signal(SignalKind::user_defined2())?;
+    let mut stack = tokio::select! {
         stack = Stack::start(options) => stack?,
         _ = terminate.recv() => return Ok(()),
         _ = interrupt.recv() => return Ok(()),
     };
-    Dev::of(&stack)?.write(dir)?;
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+    loop {
+        Dev::of(&stack)?.write(dir)?;
+        tokio::select! {
+            _ = terminate.recv() => break,
+            _ = interrupt.recv() => break,
+            _ = drain.recv() => {}
+            _ = crash.recv() => stack.kill9_gateway()?,
+        }
+        stack.restart_gateway().await?;
     }
     let stopped = stack.stop().await;
     std::fs::remove_file(dir.join(DEV_FILE)).context("dev.json was removed by somebody else")?;

@@ -1,6 +1,6 @@
 //! The files and environments the processes are configured with.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use bex_proto::transcript::sha256_hex;
@@ -14,17 +14,27 @@ use crate::cluster::PodCluster;
 
 pub(super) const PLAY_DIR: &str = "play";
 pub(super) const SANDBOX_DIR: &str = "sandboxes";
+const PACKAGES_DIR: &str = "packages";
 const SECRETS: &str = "secrets.json";
 const PROFILES: &str = "profiles.json";
 const TOKENS: &str = "tokens.json";
 /// The origin of browsers' pages.
 pub const ORIGIN: &str = "http://localhost:3000";
+/// Where `make dashboard` builds the dashboard.
+const DASHBOARD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../dashboard/dist");
 
 pub(super) type Env = Vec<(String, String)>;
 
+/// The built dashboard; `None` where nobody built it.
+pub(crate) fn dashboard() -> Option<PathBuf> {
+    let dir = Path::new(DASHBOARD).canonicalize().ok()?;
+    dir.join("index.html").is_file().then_some(dir)
+}
+
 /// Makes the directories, writes profiles, tokens and credentials.
 pub(super) fn write(dir: &Path, tokens: &Tokens, options: &StackOptions) -> anyhow::Result<()> {
-    for made in [SANDBOX_DIR, PLAY_DIR, super::process::LOG_DIR].map(|name| dir.join(name)) {
+    let dirs = [SANDBOX_DIR, PLAY_DIR, PACKAGES_DIR, super::process::LOG_DIR];
+    for made in dirs.map(|name| dir.join(name)) {
         std::fs::create_dir_all(&made)
             .with_context(|| format!("cannot make {}", made.display()))?;
     }
@@ -127,11 +137,17 @@ impl Settings<'_> {
                 ("BEX_PLAY_DIR", file(PLAY_DIR)),
                 ("BEX_COMPLETER_TICK_MS", tick),
                 ("BEX_PROOF_KEYS", self.keys.proof.clone()),
+                ("BEX_PACKAGES_STORE", "local".into()),
+                ("BEX_PACKAGES_DIR", file(PACKAGES_DIR)),
+                ("BEX_PACKAGES_PUBLIC_URL", format!("http://{}", at.api)),
+                ("BEX_PACKAGES_URL_KEYS", self.keys.packages.clone()),
+                ("BEX_PACKAGES_TOKEN_KEY", self.keys.tokens.clone()),
             ]
             .map(|(name, value)| (name.to_owned(), value)),
         );
         let grace = self.options.idle_grace.map(|g| g.as_millis().to_string());
         env.extend(grace.map(|grace| ("BEX_IDLE_GRACE_MS".to_owned(), grace)));
+        env.extend(dashboard().map(|dir| ("BEX_UI_DIR".to_owned(), dir.display().to_string())));
         match self.cluster {
             Some(cluster) => env.extend(cluster.api_env(self.dir)?),
             None => env.push(("BEX_SECRETS_FILE".to_owned(), file(SECRETS))),
@@ -149,7 +165,7 @@ impl Settings<'_> {
                 ("BEX_ATTACH_LISTEN", at.attach.to_string()),
                 ("BEX_EXEC_LISTEN", at.exec.to_string()),
                 ("BEX_ADMIN_LISTEN", at.gateway_admin.to_string()),
-                ("BEX_CORS_ORIGINS", ORIGIN.to_owned()),
+                ("BEX_CORS_ORIGINS", format!("{ORIGIN},http://{}", at.api)),
             ]
             .map(|(name, value)| (name.to_owned(), value)),
         );

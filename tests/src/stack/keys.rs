@@ -13,6 +13,10 @@ pub struct Keys {
     pub driver: String,
     /// The api's signatures under statements and exports.
     pub proof: String,
+    /// Signs URLs of replay packages.
+    pub packages: String,
+    /// Makes the tokens in packages.
+    pub tokens: String,
 }
 
 /// Bearer tokens of the api.
@@ -36,14 +40,24 @@ impl Keys {
             exec: one("e1"),
             driver: one("d1"),
             proof: one("p1"),
+            packages: one("u1"),
+            tokens: random_hex(),
         }
     }
 
     /// The keys themselves.
     pub(super) fn all(&self) -> impl Iterator<Item = &str> {
-        [&self.attach, &self.exec, &self.driver, &self.proof]
+        let rings = [
+            &self.attach,
+            &self.exec,
+            &self.driver,
+            &self.proof,
+            &self.packages,
+        ];
+        let keys = rings
             .into_iter()
-            .filter_map(|ring| Some(ring.split_once(':')?.1))
+            .filter_map(|ring| Some(ring.split_once(':')?.1));
+        keys.chain([self.tokens.as_str()])
     }
 }
 
