@@ -9,6 +9,8 @@ type Query = Record<string, string | number | readonly string[] | undefined>;
 /** The service as one signed-in person sees it. The token lives here, in memory, and nowhere else. */
 export class Client {
   readonly #token: string;
+  /** Told when the token is accepted no longer. */
+  onExpired: () => void = () => {};
 
   constructor(
     token: string,
@@ -29,6 +31,7 @@ export class Client {
       cache: method === 'GET' ? 'default' : 'no-store',
       credentials: 'omit',
     });
+    if (response.status === 401) this.onExpired();
     if (!response.ok) throw await Problem.of(response);
     return response;
   }
@@ -60,6 +63,11 @@ export class Client {
 
   create(body: unknown): Promise<AgentSession> {
     return this.post('/v1/agent-sessions', body, crypto.randomUUID());
+  }
+
+  /** Turns with their prompts. */
+  async turns(id: string, from: number, limit: number): Promise<Turn[]> {
+    return (await this.get<{ turns: Turn[] }>(`${at(id)}/turns`, { from, limit })).turns;
   }
 
   readTicket(id: string): Promise<Ticket> {
@@ -96,7 +104,7 @@ export class Client {
   }
 
   package(kind: 'conversation' | 'execution' | 'run', id: string): Promise<ReplayPackage> {
-    return this.get(`/replay/by-${kind}/${encodeURIComponent(id)}`);
+    return this.get(`/replay/by-${kind}/${encodeURIComponent(id)}`, { workspaceId: this.workspace });
   }
 }
 

@@ -6,6 +6,8 @@ export class Problem extends Error {
     readonly title: string,
     readonly detail?: string,
     readonly retryAfter?: number,
+    /** What else the refusal tells. */
+    readonly more: Record<string, unknown> = {},
   ) {
     super(detail ? `${title}: ${detail}` : title);
   }
@@ -21,6 +23,7 @@ export class Problem extends Error {
       text('title') ?? `The service answered ${response.status}`,
       text('detail'),
       Number.isFinite(after) ? after : undefined,
+      told,
     );
   }
 }

@@ -14,8 +14,18 @@ import { SignedIn } from './signed';
 
 export function App() {
   const [client, setClient] = useState<Client | null>(null);
+  const [hasExpired, setExpired] = useState(false);
   const place = usePlace();
-  if (!client) return <SignIn onSignedIn={setClient} />;
+  const signIn = (signed: Client) => {
+    // the place stays: who signs in again goes on where they were
+    signed.onExpired = () => {
+      setExpired(true);
+      setClient(now => (now === signed ? null : now));
+    };
+    setExpired(false);
+    setClient(signed);
+  };
+  if (!client) return <SignIn hasExpired={hasExpired} onSignedIn={signIn} />;
   return (
     <SignedIn value={client}>
       <Notices>

@@ -3,7 +3,7 @@ import { Client } from '../api/client';
 import { Problem, sentence } from '../api/problem';
 
 /** The token is typed in, or filled in by the browser's own keeper of passwords; it is held in memory only. */
-export function SignIn({ onSignedIn }: { onSignedIn: (client: Client) => void }) {
+export function SignIn({ hasExpired, onSignedIn }: { hasExpired: boolean; onSignedIn: (client: Client) => void }) {
   const [error, setError] = useState<string>();
   const [busy, setBusy] = useState(false);
   const submit = async (event: FormEvent<HTMLFormElement>) => {
@@ -27,6 +27,7 @@ export function SignIn({ onSignedIn }: { onSignedIn: (client: Client) => void })
       <form onSubmit={submit}>
         <h1>Sessions</h1>
         <p className="dim">Sign in with an access token of this service. It is kept in this tab’s memory and nowhere else.</p>
+        {hasExpired && <p className="banner warn">Your token is no longer accepted. Sign in again to go on where you were.</p>}
         <label>
           Token
           <input name="token" type="password" autoComplete="current-password" required autoFocus spellCheck={false} />

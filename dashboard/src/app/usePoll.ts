@@ -1,5 +1,7 @@
 import { useEffect, useRef } from 'react';
 
+const FAILED_MS = 10_000;
+
 /** Runs `look` again and again while the tab is seen, at once when it is seen again; `look` says when to come back, in ms. */
 export function usePoll(look: () => Promise<number | undefined>, deps: readonly unknown[]): void {
   const latest = useRef(look);
@@ -12,7 +14,8 @@ export function usePoll(look: () => Promise<number | undefined>, deps: readonly 
       clearTimeout(timer);
       if (running || ended || document.visibilityState === 'hidden') return;
       running = true;
-      const pause = await latest.current();
+      // who fails without a word is asked again
+      const pause = await latest.current().catch(() => FAILED_MS);
       running = false;
       if (pause !== undefined && !ended) timer = setTimeout(run, pause);
     };

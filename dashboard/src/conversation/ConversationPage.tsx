@@ -32,6 +32,18 @@ export function ConversationPage({ id }: { id: string }) {
     if (link === 'idle' && begun > seen && !conversation.error) readOn();
   }, [link, begun, seen, readOn, conversation.error]);
 
+  // parts were recovered while nobody read: what says that they are missing is read anew, once
+  const healed = useRef(0);
+  const { readAgain } = conversation;
+  useEffect(() => {
+    if (link !== 'idle') return;
+    const whole = new Set(turns.filter(turn => turn.verdict === 'complete').map(turn => turn.turn));
+    const stale = rows.findLast(row => row.kind === 'data' && row.type === 'bex-incomplete' && whole.has(row.turn));
+    if (!stale || healed.current === stale.turn) return;
+    healed.current = stale.turn;
+    readAgain();
+  }, [link, rows, turns, readAgain]);
+
   if (missing?.status === 404 || missing?.status === 403) {
     return (
       <main className="page" id="content">
@@ -61,6 +73,7 @@ export function ConversationPage({ id }: { id: string }) {
           turns={turns}
           isLive={session !== undefined && isLive(session.phase)}
           isLoading={link === 'opening' || (isSpeaking && !session)}
+          isOver={link === 'idle'}
           banner={
             conversation.error && (
               <Banner tone="bad">

@@ -22,6 +22,8 @@ interface Props {
   isLive: boolean;
   /** Whether the rows are still on their way. */
   isLoading: boolean;
+  /** Whether all of them are there. */
+  isOver: boolean;
   banner?: ReactNode;
   footer?: ReactNode;
 }
@@ -33,7 +35,7 @@ const LINE_CHARS = 90;
 const guess = (row: Row): number => GUESSES[row.kind] ?? (row.kind === 'text' ? 24 + LINE_PX * Math.ceil(row.text.length / LINE_CHARS) : 48);
 
 /** A conversation with its time line, its keys, and what is looked for in it. */
-export function ConversationView({ rows, turns, isLive, isLoading, banner, footer }: Props) {
+export function ConversationView({ rows, turns, isLive, isLoading, isOver, banner, footer }: Props) {
   const tell = useTell();
   const list = useRef<ListHandle>(null);
   const root = useRef<HTMLDivElement>(null);
@@ -62,23 +64,24 @@ export function ConversationView({ rows, turns, isLive, isLoading, banner, foote
     [shown],
   );
 
-  useDeepLink(rows, isLoading, jump);
+  useDeepLink(rows, isOver, jump);
 
   const step = (to: 1 | -1) => {
-    if (found.length === 0) return;
-    const next = (foundAt + to + found.length) % found.length;
+    const all = found.at;
+    if (all.length === 0) return;
+    const next = (foundAt + to + all.length) % all.length;
     setFoundAt(next);
-    setMarked(shown[found[next] as number]?.key);
-    list.current?.show(found[next] as number);
+    setMarked(shown[all[next] as number]?.key);
+    list.current?.show(all[next] as number);
   };
   useEffect(() => {
     setFoundAt(0);
-    if (found[0] !== undefined) {
-      setMarked(shown[found[0]]?.key);
-      list.current?.show(found[0]);
-    }
-    // only what was found anew moves the reader
-  }, [found]);
+    const [first] = found.at;
+    if (first === undefined) return;
+    setMarked(shown[first]?.key);
+    list.current?.show(first);
+    // only other words move the reader: more may be said meanwhile
+  }, [found.words]);
 
   const act = (deed: Deed) => {
     const at = marked === undefined ? -1 : shown.findIndex(row => row.key === marked);
@@ -137,7 +140,7 @@ export function ConversationView({ rows, turns, isLive, isLoading, banner, foote
           Keys
         </button>
         {words !== undefined && (
-          <FindBar words={words} found={found.length} at={foundAt} onWords={setWords} onStep={step} onClose={() => setWords(undefined)} />
+          <FindBar words={words} found={found.at.length} at={foundAt} onWords={setWords} onStep={step} onClose={() => setWords(undefined)} />
         )}
       </div>
       {banner}
@@ -186,7 +189,7 @@ async function copyLink(place: string | undefined): Promise<string> {
 }
 
 /** Leads to the part that the address names, as soon as it is there. */
-function useDeepLink(rows: readonly Row[], isLoading: boolean, jump: (index: number) => void): void {
+function useDeepLink(rows: readonly Row[], isOver: boolean, jump: (index: number) => void): void {
   const wanted = useRef(window.location.hash.slice(1));
   useEffect(() => {
     const changed = () => {
@@ -199,12 +202,12 @@ function useDeepLink(rows: readonly Row[], isLoading: boolean, jump: (index: num
     return () => window.removeEventListener('hashchange', changed);
   }, [rows, jump]);
   useEffect(() => {
-    if (!wanted.current || (isLoading && !reaches(rows, wanted.current))) return;
+    if (!wanted.current || (!isOver && !reaches(rows, wanted.current))) return;
     const index = indexOf(rows, wanted.current);
     if (index < 0) return;
     wanted.current = '';
     jump(index);
-  }, [rows, isLoading, jump]);
+  }, [rows, isOver, jump]);
 }
 
 function Help({ hasKeys, onKeys, onClose }: { hasKeys: boolean; onKeys: (hasKeys: boolean) => void; onClose: () => void }) {

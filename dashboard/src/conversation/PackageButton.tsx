@@ -41,8 +41,10 @@ function refusal(error: unknown): string {
   if (!(error instanceof Problem)) return sentence(error);
   if (error.status === 403) return 'You may not download packages of this workspace. No package was built.';
   if (error.code === 'gate_refused') {
-    return 'The package was refused: after redaction its bytes still looked like they held a secret. Nothing was stored and there is no link. An administrator finds the patterns in the log.';
+    const ids = Array.isArray(error.more.patternIds) ? ` (${error.more.patternIds.join(', ')})` : '';
+    return `The package was refused: after redaction its bytes still looked as if they held a secret${ids}. Nothing was stored and there is no link.`;
   }
-  if (error.status === 404) return 'There is nothing here to make a package of, or this deployment makes no packages.';
+  if (error.code === 'not_configured') return 'This deployment makes no replay packages.';
+  if (error.status === 404) return 'There is nothing here to make a package of.';
   return `No package was built. ${error.message}`;
 }

@@ -75,7 +75,8 @@ export function useConversation(client: Client, id: string, onTurn: (turn: numbe
     },
     [chat, sendMessage, clearError, setMessages],
   );
-  return { rows, link, error, isSpeaking: isBusy, send, readOn, readAgain: () => void readAgain() };
+  const readAll = useCallback(() => void readAgain(), [readAgain]);
+  return { rows, link, error, isSpeaking: isBusy, send, readOn, readAgain: readAll };
 }
 
 /** Rows of the messages. While all is read again the reader keeps what was there, until there is as much again. */

@@ -5,16 +5,30 @@ import { textOf } from './row';
 /** Rows that are looked through before the page may draw. */
 const SLICE = 2000;
 const LEAST = 2;
+/** What is being said changes many times a second. */
+const AFTER_MS = 150;
 
-/** Indexes of the rows that have the words, found bit by bit. */
-export function useFind(rows: readonly Row[], words: string): readonly number[] {
+export interface Found {
+  /** What was looked for. */
+  words: string;
+  /** Indexes of the rows that have it. */
+  at: readonly number[];
+}
+
+const NOTHING: Found = { words: '', at: [] };
+
+/** The rows that have the words, found bit by bit, and again as more is said. */
+export function useFind(rows: readonly Row[], words: string): Found {
   const wanted = useDeferredValue(words.trim().toLowerCase());
-  const [found, setFound] = useState<readonly number[]>([]);
+  const [found, setFound] = useState(NOTHING);
   useEffect(() => {
-    setFound([]);
-    if (wanted.length < LEAST) return;
+    if (wanted.length < LEAST) {
+      setFound(NOTHING);
+      return;
+    }
     let isGone = false;
     const look = async () => {
+      await new Promise(resolve => setTimeout(resolve, AFTER_MS));
       const all: number[] = [];
       for (let from = 0; from < rows.length && !isGone; from += SLICE) {
         rows.slice(from, from + SLICE).forEach((row, i) => {
@@ -22,7 +36,7 @@ export function useFind(rows: readonly Row[], words: string): readonly number[] 
         });
         await new Promise(resolve => setTimeout(resolve));
       }
-      if (!isGone) setFound(all);
+      if (!isGone) setFound({ words: wanted, at: all });
     };
     void look();
     return () => {

@@ -5,7 +5,7 @@ import { useClient } from '../app/signed';
 import type { Item } from './item';
 
 /** What can be done with a session from the list. */
-export function SessionMenu({ item, onChanged }: { item: Item; onChanged: () => void }) {
+export function SessionMenu({ item, title, onChanged }: { item: Item; title: string; onChanged: () => void }) {
   const client = useClient();
   const tell = useTell();
   const [isAsking, setAsking] = useState(false);
@@ -24,18 +24,18 @@ export function SessionMenu({ item, onChanged }: { item: Item; onChanged: () => 
       <button
         type="button"
         className="quiet"
-        aria-label={`${item.isArchived ? 'Bring back' : 'Archive'} ${item.title}`}
+        aria-label={`${item.isArchived ? 'Bring back' : 'Archive'} ${title}`}
         onClick={() => act(() => client.verb(item.id, verb), item.isArchived ? 'Brought back.' : 'Archived.')}
       >
         {item.isArchived ? 'Bring back' : 'Archive'}
       </button>
-      <button type="button" className="quiet" aria-label={`Delete ${item.title}`} disabled={item.isLive} onClick={() => setAsking(true)}>
+      <button type="button" className="quiet" aria-label={`Delete ${title}`} disabled={item.isLive} onClick={() => setAsking(true)}>
         Delete
       </button>
       {isAsking && (
         <Confirm
           title="Delete this session?"
-          text={`“${item.title}” and everything that was said in it will be gone for good.`}
+          text={`“${title}” and everything that was said in it will be gone for good.`}
           verb="Delete"
           onConfirm={() => act(() => client.remove(item.id), 'Deleted.')}
           onClose={() => setAsking(false)}

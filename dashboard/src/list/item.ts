@@ -6,6 +6,8 @@ export interface Item {
   sort: 'agent' | 'remote';
   kind: string;
   title: string;
+  /** Whether somebody gave it its title. */
+  isNamed: boolean;
   about: string;
   phase: string;
   createdAt: string;
@@ -27,6 +29,7 @@ export function ofAgent(session: AgentSession): Item {
     sort: 'agent',
     kind: session.kind,
     title: session.title ?? session.id,
+    isNamed: session.title !== undefined,
     about: [agent.profile, agent.model, place].filter(Boolean).join(' · '),
     phase: session.phase,
     createdAt: session.createdAt,
@@ -43,6 +46,7 @@ export function ofRemote(session: RemoteSession): Item {
     sort: 'remote',
     kind: session.kind,
     title: session.title ?? session.id,
+    isNamed: session.title !== undefined,
     about: [session.cliTool, session.model, session.projectPath].filter(Boolean).join(' · '),
     phase: session.state,
     createdAt: session.createdAt,

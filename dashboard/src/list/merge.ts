@@ -36,8 +36,9 @@ export class Merged {
     while (taken.length < most) {
       await Promise.all(this.#sources.filter(source => source.ready.length === 0 && !source.isDone).map(fill));
       const heads = this.#sources.filter(source => source.ready.length > 0);
-      if (heads.length === 0) break;
+      // a page without items is no end
       if (this.#sources.some(source => source.ready.length === 0 && !source.isDone)) continue;
+      if (heads.length === 0) break;
       const newest = heads.reduce((a, b) => (newestFirst(a.ready[0] as Item, b.ready[0] as Item) <= 0 ? a : b));
       taken.push(newest.ready.shift() as Item);
     }

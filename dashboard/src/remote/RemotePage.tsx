@@ -108,6 +108,7 @@ export function RemotePage({ id }: { id: string }) {
         turns={NO_TURNS}
         isLive={live}
         isLoading={isLoading}
+        isOver={!isLoading}
         banner={asked.map(request => (
           <Permission key={request.requestId} id={id} request={request} />
         ))}

@@ -7,6 +7,7 @@ import { big } from './suites/big.mjs';
 import { conversation } from './suites/conversation.mjs';
 import { list } from './suites/list.mjs';
 import { network } from './suites/network.mjs';
+import { packages } from './suites/packages.mjs';
 import { random } from './suites/random.mjs';
 import { remote } from './suites/remote.mjs';
 import { reading } from './suites/reading.mjs';
@@ -21,5 +22,5 @@ describe('the dashboard', () => {
     await world.browser?.close();
     await world.stack?.down();
   });
-  for (const suite of [list, conversation, reading, network, remote, access, big, random]) suite(world);
+  for (const suite of [list, conversation, reading, network, remote, packages, access, big, random]) suite(world);
 });

@@ -53,6 +53,33 @@ export function network(world) {
     await assertShows(tab, stack, session);
   });
 
+  scenario(world, 'network: a tab that slept goes on where it was', async ({ stack, open }) => {
+    const session = await stack.session('Tidy parts=120 pace=20 gate=go');
+    const tab = await open(`sessions/${session}`);
+    await tab.sees('Line 5 of 120');
+    const cdp = await tab.context.newCDPSession(tab.page);
+    await cdp.send('Page.setWebLifecycleState', { state: 'frozen' });
+    stack.edge.cut();
+    await stack.openGate(session, 'go');
+    await stack.settled(session);
+    await cdp.send('Page.setWebLifecycleState', { state: 'active' });
+    await tab.sees('Line 120 of 120');
+    await assertShows(tab, stack, session);
+  });
+
+  scenario(world, 'network: a token that ends is asked for again, and the place is kept', async ({ stack, open }) => {
+    const session = await stack.session('Tidy');
+    await stack.settled(session);
+    const tab = await open(`sessions/${session}`);
+    await tab.sees('Line 12 of 12');
+    await tab.page.route('**/v1/**', route => route.fulfill({ status: 401, contentType: 'application/problem+json', body: '{"code":"unauthenticated","title":"No."}' }));
+    await tab.sees('Your token is no longer accepted.');
+    await tab.shot('expired');
+    await tab.page.unroute('**/v1/**');
+    await tab.signIn();
+    await tab.sees('Line 12 of 12');
+  });
+
   scenario(world, 'network: a gateway that is away when the page opens is waited for', async ({ stack, open }) => {
     const session = await stack.session('Tidy');
     await stack.settled(session);
