@@ -367,6 +367,6 @@ pub async fn read_events(response: Response<Incoming>) -> Vec<(String, String)> 
 /// Small parts that differ.
 pub fn parts(count: u32) -> Vec<String> {
     (0..count)
-        .map(|n| format!(r#"{{"type":"text-delta","id":"1","delta":"{n}"}}"#))
+        .map(|n| format!(r#"{{"type":"text-delta","id":"1","delta":"{n} "}}"#))
         .collect()
 }
