@@ -63,7 +63,7 @@ export function ConversationPage({ id }: { id: string }) {
       tell.fail(error);
     }
   };
-  const isBusy = isSpeaking && (open !== undefined || link !== 'idle');
+  const isBusy = isSpeaking || link !== 'idle' || conversation.error !== undefined;
   return (
     <main className="session-page" id="content" tabIndex={-1}>
       {session && <SessionHeader session={session} title={session.title ?? firstPrompt(rows) ?? id} link={link} text={() => rows.map(textOf).join('\n\n')} onChanged={look} />}

@@ -44,8 +44,8 @@ export function useConversation(client: Client, id: string, onTurn: (turn: numbe
   const isBusy = status === 'submitted' || status === 'streaming';
 
   const readOn = useCallback(() => {
-    if (!isBusy) void resumeStream();
-  }, [isBusy, resumeStream]);
+    if (chat.status === 'ready') void resumeStream();
+  }, [chat, resumeStream]);
 
   const readAgain = useCallback(async () => {
     await chat.stop();
@@ -65,6 +65,8 @@ export function useConversation(client: Client, id: string, onTurn: (turn: numbe
 
   const send = useCallback(
     async (text: string) => {
+      // one stream at a time: a turn that is posted begins where everything before it was read
+      if (chat.status !== 'ready' || link !== 'idle') return new Error('What was said before is still being read. Try again in a moment.');
       await sendMessage({ text });
       const failed = chat.error;
       if (!failed || chat.messages.at(-1)?.role !== 'user') return undefined;
@@ -73,7 +75,7 @@ export function useConversation(client: Client, id: string, onTurn: (turn: numbe
       setMessages(all => all.slice(0, -1));
       return failed;
     },
-    [chat, sendMessage, clearError, setMessages],
+    [chat, link, sendMessage, clearError, setMessages],
   );
   const readAll = useCallback(() => void readAgain(), [readAgain]);
   return { rows, link, error, isSpeaking: isBusy, send, readOn, readAgain: readAll };

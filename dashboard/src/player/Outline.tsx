@@ -61,7 +61,8 @@ function OutlineTurn({ entry, rows, turn, isCurrent, onJump }: { entry: Entry; r
   return (
     <div className="outline-turn" data-current={isCurrent || undefined}>
       <button type="button" className="outline-title" aria-current={isCurrent ? 'location' : undefined} onClick={() => onJump(entry.from)}>
-        <span className="dim">{entry.turn}</span> {entry.prompt || 'Turn'}
+        {turn && <span className="dim">{entry.turn} </span>}
+        {entry.prompt || 'Without a prompt'}
       </button>
       <div
         className="outline-track"
@@ -85,9 +86,10 @@ function OutlineTurn({ entry, rows, turn, isCurrent, onJump }: { entry: Entry; r
 function entriesOf(rows: readonly Row[]): Entry[] {
   const entries: Entry[] = [];
   rows.forEach((row, index) => {
-    if (row.kind === 'turn' || row.kind === 'echo') {
-      const prompt = (row.kind === 'turn' ? row.prompt.text : row.text).slice(0, 120);
-      entries.push({ key: row.key, turn: row.turn, from: index, to: index + 1, prompt, tools: 0 });
+    const asked = row.kind === 'turn' ? row.prompt.text : row.kind === 'echo' || row.kind === 'prompt' ? row.text : undefined;
+    // what is said before anybody asked stands by itself
+    if (asked !== undefined || index === 0) {
+      entries.push({ key: row.key, turn: row.turn, from: index, to: index + 1, prompt: (asked ?? '').slice(0, 120), tools: 0 });
     }
     const entry = entries.at(-1);
     if (!entry) return;

@@ -97,7 +97,7 @@ export function VirtualList<T extends Keyed>(props: Props<T>) {
   };
 
   return (
-    <div ref={scroller} className="list" role="feed" aria-label={props.label} aria-busy={props.busy ?? false} tabIndex={0} onScroll={scrolled} onKeyDown={props.onKeyDown}>
+    <div ref={scroller} className="list" role={items.length > 0 ? 'feed' : 'group'} aria-label={props.label} aria-busy={props.busy ?? false} tabIndex={0} onScroll={scrolled} onKeyDown={props.onKeyDown}>
       <div className="list-inner" style={{ paddingTop: state.heights.before(first), paddingBottom: Math.max(0, state.heights.total - state.heights.before(last + 1)) }}>
         {shown.map((item, n) => (
           <div key={item.key} className="list-row" data-index={first + n}>

@@ -3,6 +3,8 @@ import assert from 'node:assert/strict';
 import { createRequire } from 'node:module';
 import { until } from '../lib/level.mjs';
 import { scenario } from '../lib/scenario.mjs';
+import { recorded } from './packages.mjs';
+import { assistant, Reporter } from './remote.mjs';
 
 const AXE = createRequire(import.meta.url).resolve('axe-core/axe.min.js');
 const RULES = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'];
@@ -24,6 +26,10 @@ export function access(world) {
       async ({ stack, open }) => {
         const session = await stack.session('Tidy and show parts=30', { title: 'For everybody' });
         await stack.settled(session);
+        const execution = await recorded(stack, session);
+        const reporter = await Reporter.begin(stack, 'On our machine');
+        await reporter.say(assistant('m1', { type: 'text', text: 'It is tidy.' }, { type: 'tool_use', id: 't1', name: 'Bash', input: { command: 'ls' } }));
+        await reporter.event('permission', '{"type":"control_request","request_id":"r1","request":{"subtype":"can_use_tool","tool_name":"Bash","input":{}}}');
         const tab = await open();
         const { page } = tab;
         await page.goto(stack.dev.dashboardUrl);
@@ -43,11 +49,21 @@ export function access(world) {
         await page.getByRole('button', { name: 'Replay', exact: true }).click();
         assert.deepEqual(await violations(tab), [], 'a replay');
         await page.getByRole('link', { name: 'Executions' }).click();
-        await tab.sees('No executions.');
+        await page.locator(`.session[data-id="${execution}"] a`).click();
+        await page.getByRole('button', { name: /^build/ }).click();
+        assert.deepEqual(await violations(tab), [], 'an execution');
+        await page.locator('.back').click();
+        await page.locator('.session').first().waitFor();
         assert.deepEqual(await violations(tab), [], 'executions');
         await page.getByRole('link', { name: 'Sessions' }).click();
         await tab.sees('For everybody');
         if (colorScheme === 'dark') await tab.shot('sessions-dark');
+        await page.getByRole('link', { name: 'On our machine' }).first().click();
+        await tab.sees('It is tidy.');
+        await tab.sees('asks for permission');
+        assert.deepEqual(await violations(tab), [], 'a remote session');
+        await page.getByRole('button', { name: 'Keys' }).click();
+        assert.deepEqual(await violations(tab), [], 'keys');
       },
       { tab: { colorScheme, bypassCSP: true } },
     );

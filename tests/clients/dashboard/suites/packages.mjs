@@ -16,7 +16,7 @@ async function downloaded(tab) {
 /** An execution's id, as a recorder derives it. */
 const executionId = of => `exe-${createHash('sha256').update(of).digest('hex').replace(/[^a-f2-7]/g, 'x').slice(0, 20)}`;
 
-async function recorded(stack, session) {
+export async function recorded(stack, session) {
   const id = executionId(String(Date.now()));
   const at = seconds => new Date(Date.UTC(2026, 10, 30, 12, 0, seconds)).toISOString();
   const put = (path, body) => stack.call('PUT', `/v1/${path}?workspaceId=${stack.dev.workspaceId}`, body);

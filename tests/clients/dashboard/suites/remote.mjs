@@ -4,7 +4,7 @@ import { until } from '../lib/level.mjs';
 import { scenario } from '../lib/scenario.mjs';
 
 /** A machine with a session, and a reporter by hand. */
-class Reporter {
+export class Reporter {
   #next = 0;
 
   static async begin(stack, title) {
@@ -41,7 +41,7 @@ class Reporter {
   }
 }
 
-const assistant = (id, ...content) => ({ type: 'assistant', message: { id, role: 'assistant', content } });
+export const assistant = (id, ...content) => ({ type: 'assistant', message: { id, role: 'assistant', content } });
 
 export function remote(world) {
   scenario(world, 'remote: live, durable, talked to, over', async ({ stack, open }) => {
