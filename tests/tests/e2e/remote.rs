@@ -200,7 +200,7 @@ async fn rows(stack: &Stack, session: &RemoteSessionId) -> Value {
         let mut rows = api.remote_rows(session, kind).await.unwrap();
         for row in &mut rows {
             let row = row.as_object_mut().unwrap();
-            row.retain(|name, _| name != "id" && name != "turnId");
+            row.retain(|name, _| !["id", "turnId", "runId"].contains(&name.as_str()));
         }
         all.push(rows);
     }
