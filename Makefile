@@ -1,6 +1,6 @@
 # Everything a person types here; CI calls the same targets. Needs Rust and make; the rest is installed or named.
 .DEFAULT_GOAL := help
-.PHONY: help demo up down status test sim chaos test-kubernetes test-pgbouncer rolling nightly clients dashboard chart images bench redact-bench harvest crowd fmt lint
+.PHONY: help demo up down status test sim chaos test-kubernetes test-pgbouncer rolling nightly clients dashboard test-dashboard chart images bench redact-bench harvest crowd fmt lint
 
 export CARGO_TARGET_DIR ?= target
 BIN := $(CARGO_TARGET_DIR)/debug
@@ -43,7 +43,7 @@ rolling: ## an update from an earlier release under load; PREVIOUS=<commit>, els
 	@scripts/rolling $(PREVIOUS)
 
 nightly: ## as test, with ten times the random cases and fifty times the viewers
-	@BEX_MERGE_CASES=10000 SIM_SEEDS=10000 BEX_SIM_SEQUENCES=200 BEX_CLIENTS_RANDOM=1000 BEX_JOIN_ATTACHES=10000 BEX_JOIN_PARTS=10000 NEXTEST_PROFILE=nightly scripts/test
+	@BEX_MERGE_CASES=10000 SIM_SEEDS=10000 BEX_SIM_SEQUENCES=200 BEX_CLIENTS_RANDOM=1000 BEX_DASHBOARD_RANDOM=200 BEX_JOIN_ATTACHES=10000 BEX_JOIN_PARTS=10000 NEXTEST_PROFILE=nightly scripts/test
 
 sim: ## seeded runs of Completers, tees, store and sandboxes; SIM_SEED=n plays one again, SIM_SEEDS=n so many
 	@SIM_SEED='$(SIM_SEED)' SIM_SEEDS='$(SIM_SEEDS)' cargo test -p bex-sim --quiet seeds:: -- --nocapture
@@ -58,6 +58,9 @@ clients: ## the AI SDK's clients, oldest and newest, read stored transcripts, ti
 
 dashboard: ## the page under /ui, into dashboard/dist; needs Node
 	@scripts/dashboard build
+
+test-dashboard: ## the page in Chromium against the real system: live, lost networks, drains, keys, axe; screenshots into target/dashboard
+	@scripts/test dashboard
 
 chart: ## the Helm chart without a cluster: schemas, who reaches whom, who may what
 	@scripts/chart

@@ -85,22 +85,14 @@ pub async fn run(dev: &Dev, options: &DemoOptions) -> anyhow::Result<Summary> {
         let same = stored.iter().map(|(_, bytes)| bytes).eq(&recording.parts);
         ensure!(same, "the stored parts are not the recording's");
     }
-    tell_page(dev, &session);
     Ok(Summary::new(
         &session,
         &stored,
         &live,
         &replay,
         turn.verdict,
+        dev.dashboard_url.clone(),
     ))
-}
-
-/// Where people read the session.
-fn tell_page(dev: &Dev, session: &SessionId) {
-    match &dev.dashboard_url {
-        Some(url) => println!("demo: its page is {url}sessions/{session}; KEEP=1 leaves it there"),
-        None => println!("demo: make dashboard builds a page for it"),
-    }
 }
 
 fn session(dev: &Dev, options: &DemoOptions) -> anyhow::Result<(NewSession, Option<Recording>)> {

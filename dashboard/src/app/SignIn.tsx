@@ -14,8 +14,9 @@ export function SignIn({ hasExpired, onSignedIn }: { hasExpired: boolean; onSign
     setBusy(true);
     setError(undefined);
     try {
-      await client.agentSessions({ limit: 1 });
-      onSignedIn(client);
+      const { items } = await client.agentSessions({ limit: 1 });
+      // a token of one workspace need not name it
+      onSignedIn(new Client(text('token'), client.workspace ?? items[0]?.workspaceId));
     } catch (failure) {
       setError(refused(failure));
     } finally {

@@ -18,6 +18,8 @@ pub struct Summary {
     replay: Tally,
     verdict: String,
     done: bool,
+    /// The dashboard, where there is one.
+    dashboard: Option<String>,
 }
 
 impl Summary {
@@ -27,6 +29,7 @@ impl Summary {
         live: &Viewer,
         replay: &Viewer,
         verdict: String,
+        dashboard: Option<String>,
     ) -> Self {
         Self {
             session: session.clone(),
@@ -38,6 +41,7 @@ impl Summary {
             done: [live, replay]
                 .iter()
                 .all(|v| v.ending == Some(Ending::Done)),
+            dashboard,
         }
     }
 
@@ -62,6 +66,14 @@ impl fmt::Display for Summary {
         }
         if !self.replay.is_clean() {
             writeln!(f, "demo: replay differs from the store: {:?}", self.replay)?;
+        }
+        match &self.dashboard {
+            Some(url) => writeln!(
+                f,
+                "demo: its page is {url}sessions/{}; KEEP=1 leaves it there",
+                self.session
+            )?,
+            None => writeln!(f, "demo: make dashboard builds a page for it")?,
         }
         write!(
             f,

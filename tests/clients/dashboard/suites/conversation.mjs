@@ -116,6 +116,21 @@ export function conversation(world) {
     await tab.shot('canceled');
   });
 
+  scenario(world, 'history: a fresh sandbox is told of once', async ({ stack, open }) => {
+    const session = await stack.session('Begin');
+    await stack.settled(session);
+    await until('its sandbox is gone', async () => !(await stack.pod(session)));
+    const tab = await open(`sessions/${session}`);
+    await tab.sees('Line 12 of 12');
+    await say(tab, 'Go on');
+    await tab.sees('A fresh agent was told the conversation so far');
+    await assertShows(tab, stack, session);
+    await tab.reload();
+    await tab.sees('Turn 1');
+    const notes = (await tab.rows()).filter(row => row.kind === 'data' && row.text.includes('A fresh agent'));
+    assert.equal(notes.length, 1);
+  });
+
   scenario(world, 'history: a sandbox that is lost leaves a banner that says what is missing', async ({ stack, open }) => {
     const session = await stack.session('Tidy parts=100 gate=never');
     const tab = await open(`sessions/${session}`);
