@@ -22,7 +22,7 @@ export function Composer({ refusal, isSpeaking, onSend, onStop }: Props) {
     if (!box) return;
     box.style.height = 'auto';
     box.style.height = `${Math.min(box.scrollHeight, TALLEST_PX)}px`;
-  }, [text]);
+  }, [text, isSpeaking]);
 
   const send = async () => {
     if (!canSend) return;

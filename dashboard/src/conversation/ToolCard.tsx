@@ -13,6 +13,7 @@ const WORDS: Record<Tool['state'], string> = {
   done: 'done',
   failed: 'failed',
   denied: 'not allowed',
+  unanswered: 'without a result in the record',
 };
 
 /** A call: what was asked, what came of it, how long it took. */
@@ -28,7 +29,8 @@ export function ToolCard({ tool, rowKey, opened }: { tool: Tool; rowKey: string;
         <span className="tool-state">
           <span className="sr">{WORDS[tool.state]} </span>
           {tool.state === 'failed' && 'failed'}
-          {tool.state === 'denied' && 'not allowed'} <Took tool={tool} />
+          {tool.state === 'denied' && 'not allowed'}
+          {tool.state === 'unanswered' && <span className="dim">no result kept</span>} <Took tool={tool} />
         </span>
       </button>
       {tool.error && !isOpen && <p className="tool-error">{tool.error.slice(0, 300)}</p>}

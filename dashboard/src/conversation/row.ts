@@ -50,7 +50,7 @@ export interface Tool {
   id: string;
   name: string;
   title?: string | undefined;
-  state: 'typing' | 'running' | 'done' | 'failed' | 'denied';
+  state: 'typing' | 'running' | 'done' | 'failed' | 'denied' | 'unanswered';
   input: unknown;
   output?: unknown;
   error?: string | undefined;

@@ -26,6 +26,8 @@ export class MessageRows {
     const all: Block[] = hasText || message.content === '' ? blocks : [...blocks, { type: 'text', text: message.content }];
     all.forEach((block, n) => this.block(block, { ...base, key: `${message.id}-${n}`, place: place(n) }));
     const ended = message.terminalReason;
+    // an interactive turn keeps its calls and not what they gave
+    if (ended) for (const tool of this.#tools.values()) if (tool.state === 'running') tool.state = 'unanswered';
     if (ended && !ENDS_WELL.has(ended)) {
       this.rows.push({ ...base, key: `${message.id}-end`, kind: 'note', tone: 'warn', text: ENDS[ended] ?? `This turn ended: ${ended}.` });
     }
