@@ -5,6 +5,7 @@ mod any_order;
 mod hostile;
 mod policy;
 mod states;
+mod words;
 
 use std::time::Duration;
 
