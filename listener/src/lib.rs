@@ -7,7 +7,8 @@
 //! itself; no connection grows older than [`Options::age`], open requests aside, for which it has [`Options::last_requests`]
 //! more. On shutdown nothing new is accepted, open requests go on to their end, and what is left at the deadline is cut.
 //! How long a request's body may take to come is bounded by whoever reads it. At a [`Port::Proved`] no byte of HTTP is read before
-//! the client is proved.
+//! the client is proved, and none of the connections is taken; peers that are proving themselves are [`UNPROVED`] at most, and one more sends
+//! the oldest of them away.
 
 mod activity;
 mod body;
@@ -16,6 +17,7 @@ mod event_stream;
 mod proved;
 mod socket;
 mod streams;
+mod unproved;
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -29,12 +31,13 @@ use http_body::Body;
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::warn;
 
 use streams::Streams;
+use unproved::Unproved;
 
 /// What a body may fail with: it ends the connection (HTTP/1) or the stream (HTTP/2) abnormally, so that the reader knows that
 /// it has not seen everything.
@@ -42,6 +45,9 @@ pub type BodyError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Pause after the system refused a connection for want of a resource.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Peers that are proving themselves at once; a handshake is done within milliseconds.
+pub const UNPROVED: usize = 256;
 
 /// One listener's name and bounds.
 #[derive(Debug, Clone, Copy)]
@@ -134,6 +140,7 @@ where
         http2: connection::http2(&options, Streams::new(meter.clone())),
         meter,
         tls,
+        unproved: Unproved::new(UNPROVED),
         handle,
     });
     let tasks = serving.tasks.clone();
@@ -181,6 +188,7 @@ struct Shared<M, H> {
     http2: http2::Builder<Streams<M>>,
     meter: M,
     tls: Option<Arc<ServerTls>>,
+    unproved: Unproved,
     handle: H,
 }
 
@@ -195,10 +203,10 @@ where
     async fn accept(self: Arc<Self>, listener: TcpListener, tasks: TaskTracker) {
         loop {
             let next = async {
-                let permit = Arc::clone(&self.permits)
-                    .acquire_owned()
-                    .await
-                    .expect("the semaphore is never closed");
+                let permit = match &self.tls {
+                    None => Some(self.permit().await),
+                    Some(_) => None,
+                };
                 (permit, listener.accept().await)
             };
             let (permit, accepted) = tokio::select! {
@@ -221,6 +229,15 @@ where
                 }
             }
         }
+    }
+}
+
+impl<M, H> Shared<M, H> {
+    async fn permit(&self) -> OwnedSemaphorePermit {
+        Arc::clone(&self.permits)
+            .acquire_owned()
+            .await
+            .expect("the semaphore is never closed")
     }
 }
 

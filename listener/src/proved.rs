@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 
-use bex_tls::ServerTls;
+use bex_tls::{AcceptFault, ServerTls};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
@@ -41,15 +41,23 @@ where
     ) {
         let activity = Arc::new(Activity::default());
         let socket = Watched::new(socket, Arc::clone(&activity));
-        let accepted = tokio::select! {
-            accepted = tls.accept(socket) => accepted,
+        let place = self.unproved.enter();
+        let proof = async {
+            let socket = tls.accept(socket).await.map_err(AcceptFault::as_str)?;
+            // with all connections open, a proved client waits with its place
+            Ok((socket, self.permit().await))
+        };
+        let proved = tokio::select! {
+            proved = proof => proved,
+            () = place.sent_away() => Err("crowded"),
             () = self.stop.cancelled() => return,
         };
-        let socket = match accepted {
-            Ok(socket) => socket,
+        drop(place);
+        let (socket, _permit) = match proved {
+            Ok(proved) => proved,
             Err(fault) => {
-                self.meter.handshake(fault.as_str());
-                debug!(listener = self.options.name, %peer, %fault, "a connection was not taken");
+                self.meter.handshake(fault);
+                debug!(listener = self.options.name, %peer, fault, "a connection was not taken");
                 return;
             }
         };

@@ -23,6 +23,8 @@ use super::house::{Gateway, Login, PATIENCE, database, gateway, get};
 
 const GATEWAY: &str = "gateway.test";
 const API: &str = "api.test";
+/// Twice what the listener lets prove themselves at once.
+const SILENT: usize = 2 * bex_listener::UNPROVED;
 
 /// The gateway's files, and apis with files of their own.
 struct World {
@@ -193,6 +195,29 @@ async fn only_the_api_reaches_the_exec_listener() {
     let not_after = "bex_gateway_exec_tls_not_after_seconds ";
     assert!(metrics.contains(not_after), "{metrics}");
     assert!(!metrics.contains(&format!("{not_after}0\n")), "{metrics}");
+    gateway.signal(Signal::SIGTERM);
+    assert_eq!(gateway.end().0, Some(0));
+}
+
+#[tokio::test]
+async fn strangers_who_say_nothing_keep_no_place_from_the_api() {
+    let (world, database) = (World::new(), database().await);
+    let login = Login::new(&database);
+    let mut gateway = Gateway::start(world.command(&login.url()));
+    let at = gateway.ready();
+    let mut silent = Vec::new();
+    for _ in 0..SILENT {
+        silent.push(TcpStream::connect(at.exec).await.expect("a connection"));
+    }
+    let api = world.client("api", &issue(&world.authority, API), &[&world.authority]);
+    // sooner than any of them is given up
+    let reached = tokio::time::timeout(bex_tls::HANDSHAKE_TIMEOUT / 2, reach(at.exec, &api)).await;
+    assert_eq!(reached, Ok(Some(StatusCode::UNAUTHORIZED)));
+    eventually("the oldest are sent away", async || {
+        counted(at.admin, "crowded")
+    })
+    .await;
+    drop(silent);
     gateway.signal(Signal::SIGTERM);
     assert_eq!(gateway.end().0, Some(0));
 }
