@@ -11,6 +11,7 @@
 
 mod client;
 mod departures;
+mod listing;
 mod manifest;
 mod pod;
 mod refusal;
@@ -29,7 +30,7 @@ use bex_proto::launch::{CONTAINER, namespace_of, pod_of};
 use bex_proto::session::FailureReason;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{DeleteParams, ListParams, PostParams, Preconditions};
+use kube::api::{DeleteParams, PostParams, Preconditions};
 use kube::{Api, Client};
 use tokio::time::{Instant, timeout};
 
@@ -47,10 +48,6 @@ pub use template::{AgentUser, AgentUsers, Template, TemplateFault};
 const CALL: Duration = Duration::from_secs(10);
 /// SIGTERM to SIGKILL of a pod that we remove: what it said was harvested, its driver has nothing more to do.
 const GRACE_SECONDS: u32 = 2;
-/// Pods of one list page.
-const PAGE: u32 = 500;
-/// Pages of one namespace; more pods are left to the next sweep.
-const PAGES: usize = 20;
 
 /// What the kind needs to know.
 #[derive(Debug, Clone, PartialEq)]
@@ -248,11 +245,6 @@ fn look_of(pod: Option<&Pod>) -> Look {
     }
 }
 
-fn by_name(pods: Vec<Pod>) -> BTreeMap<String, Pod> {
-    let named = |pod: Pod| Some((pod.metadata.name.clone()?, pod));
-    pods.into_iter().filter_map(named).collect()
-}
-
 /// By UID where it is known, else by what the api wrote on it.
 fn is_the_one(pod: &Pod, sandbox: &SandboxName) -> bool {
     match &sandbox.pod_uid {
@@ -335,23 +327,16 @@ impl Lifecycle for KubernetesLifecycle {
             .map(|s| &*s.namespace)
             .collect::<BTreeSet<_>>()
         {
-            let pods = match self.list_one(namespace).await {
-                Ok(pods) => Some(by_name(pods)),
+            match self.list_one(namespace).await {
+                Ok(pods) => drop(listed.insert(namespace, pods)),
                 Err(error) => {
                     tracing::warn!(namespace, error = %bex_proto::Chain(&error), "the pods of a namespace can not be looked at");
-                    None
                 }
-            };
-            listed.insert(namespace, pods);
+            }
         }
-        let look = |sandbox: &SandboxName| {
-            let Some(Some(pods)) = listed.get(&*sandbox.namespace) else {
-                return Look::Unknown;
-            };
-            let pod = pods
-                .get(&sandbox.pod)
-                .filter(|pod| is_the_one(pod, sandbox));
-            look_of(pod)
+        let look = |sandbox: &SandboxName| match listed.get(&*sandbox.namespace) {
+            Some(pods) => pods.look(sandbox),
+            None => Look::Unknown,
         };
         sandboxes.iter().map(look).collect()
     }
@@ -407,7 +392,7 @@ impl Lifecycle for KubernetesLifecycle {
         let mut trouble = None;
         for namespace in &self.namespaces {
             match self.list_one(namespace).await {
-                Ok(found) => all.extend(found.iter().filter_map(manifest::name_of)),
+                Ok(pods) => all.extend(pods.found.values().filter_map(manifest::name_of)),
                 Err(error) => {
                     tracing::warn!(namespace, error = %bex_proto::Chain(&error), "the pods of a namespace can not be listed");
                     trouble = Some(error);
@@ -418,28 +403,5 @@ impl Lifecycle for KubernetesLifecycle {
             Some(error) if all.is_empty() => Err(ListError(io::Error::other(error))),
             _ => Ok(all),
         }
-    }
-}
-
-impl KubernetesLifecycle {
-    async fn list_one(&self, namespace: &str) -> Result<Vec<Pod>, Unread> {
-        let pods = self.pods(namespace);
-        let mut params = ListParams::default()
-            .labels(&manifest::selector())
-            .limit(PAGE);
-        let mut found = Vec::new();
-        for _ in 0..PAGES {
-            let page = match timeout(CALL, pods.list(&params)).await {
-                Ok(Ok(page)) => page,
-                Ok(Err(error)) => return Err(Unread::Refused(Box::new(error))),
-                Err(_) => return Err(Unread::Late),
-            };
-            found.extend(page.items);
-            match page.metadata.continue_.filter(|token| !token.is_empty()) {
-                Some(token) => params = params.continue_token(&token),
-                None => break,
-            }
-        }
-        Ok(found)
     }
 }

@@ -134,6 +134,27 @@ async fn many_are_looked_at_by_one_list() {
     assert_eq!(lifecycle.look_at_all(&all[..2]).await, [Look::Unknown; 2]);
 }
 
+/// A list is bounded: a pod behind its end is not gone.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_behind_a_lists_end_is_not_gone() {
+    const LISTED: usize = 10_000;
+    let cluster = cluster().await;
+    let (lifecycle, plan) = (lifecycle(&cluster).await, plan());
+    let made = lifecycle.create(&plan).await.unwrap();
+    let sandbox = name(&plan, Some(&made));
+    let mut pod = cluster.pod(NS, &made.pod).unwrap();
+    pod["metadata"] = json!({"labels": pod["metadata"]["labels"]});
+    pod["spec"] = json!({});
+    // by name before the sandbox's
+    for n in 0..LISTED {
+        cluster.put_pod(NS, &format!("a{n:05}"), pod.clone());
+    }
+    let all = [sandbox];
+    assert_eq!(lifecycle.look_at_all(&all).await, [Look::Unknown]);
+    assert!(cluster.delete_pod(NS, "a00000", Some(0)));
+    assert_eq!(lifecycle.look_at_all(&all).await, [Look::Running]);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_of_another_uid_is_another_ones() {
     let cluster = cluster().await;
