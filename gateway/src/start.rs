@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bex_cluster::ClientError;
 use bex_proto::ids::random_id;
 use bex_store::listen::Source as NoticeSource;
 use bex_store::migrate::SchemaError;
@@ -25,7 +26,7 @@ use crate::config::{Config, Sandboxes};
 use crate::exec::{Exec, ExecDeps, ExecLimits};
 use crate::metrics::{Level, Metrics};
 use crate::sandbox::Targets;
-use crate::sandbox::kubernetes::{ClientError, KubernetesTargets};
+use crate::sandbox::kubernetes::KubernetesTargets;
 use crate::sandbox::local::LocalTargets;
 use crate::serve::{Port, ServeOptions, Serving, serve};
 
@@ -139,7 +140,7 @@ async fn targets(
                 .map_err(RunError::Cluster)?;
             info!(kind = "kubernetes", "sandboxes are pods");
             let (say, rights) = watch::channel(ClusterRights::Unasked);
-            let asking = targets.clone().tell_rights(say);
+            let asking = targets.rights().tell(say);
             tokio::spawn(stop.clone().run_until_cancelled_owned(asking));
             (Arc::new(targets), Some(rights))
         }

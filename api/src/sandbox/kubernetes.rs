@@ -9,13 +9,11 @@
 //! execs. Every call is bounded: a pod that is still coming is asked for again. Only what the API server says is believed: an error
 //! is never an absence.
 
-mod client;
 mod departures;
 mod listing;
 mod manifest;
 mod pod;
 mod refusal;
-mod rights;
 mod template;
 mod watch;
 
@@ -26,6 +24,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bex_cluster::{ClientError, Right, Rights, Transport};
 use bex_proto::launch::{CONTAINER, namespace_of, pod_of};
 use bex_proto::session::FailureReason;
 use jiff::Timestamp;
@@ -40,14 +39,29 @@ use super::{
 };
 use pod::{Hold, Hope, Sight};
 
-pub use client::{ClientError, Transport};
 pub use manifest::DriverPlace;
 pub use template::{AgentUser, AgentUsers, Template, TemplateFault};
 
+/// What is done with pods.
+const NEEDED: [Right; 5] = [
+    on_pods("create"),
+    on_pods("get"),
+    on_pods("list"),
+    on_pods("watch"),
+    on_pods("delete"),
+];
 /// One answer of the API server.
 const CALL: Duration = Duration::from_secs(10);
 /// SIGTERM to SIGKILL of a pod that we remove: what it said was harvested, its driver has nothing more to do.
 const GRACE_SECONDS: u32 = 2;
+
+const fn on_pods(verb: &'static str) -> Right {
+    Right {
+        verb,
+        resource: "pods",
+        subresource: None,
+    }
+}
 
 /// What the kind needs to know.
 #[derive(Debug, Clone, PartialEq)]
@@ -118,7 +132,7 @@ impl KubernetesLifecycle {
     /// # Errors
     /// See [`ClientError`].
     pub async fn new(config: KubernetesConfig) -> Result<Self, ClientError> {
-        let client = client::connect(config.kubeconfig.as_deref(), config.transport).await?;
+        let client = bex_cluster::connect(config.kubeconfig.as_deref(), config.transport).await?;
         Ok(Self {
             client,
             namespaces: config.namespaces,
@@ -126,6 +140,12 @@ impl KubernetesLifecycle {
             driver: config.driver,
             pace: Pace::default(),
         })
+    }
+
+    /// What must be given for all of this.
+    pub fn rights(&self) -> Rights {
+        let namespaces = self.namespaces.iter().cloned().collect();
+        Rights::new(self.client.clone(), namespaces, &NEEDED)
     }
 
     /// Other times than the real ones, for tests.

@@ -65,7 +65,7 @@ pub(super) async fn start(
             let (say_rights, rights) = watch::channel(ClusterRights::Unasked);
             loops.spawn(
                 stop.clone()
-                    .run_until_cancelled_owned(lifecycle.clone().tell_rights(say_rights)),
+                    .run_until_cancelled_owned(lifecycle.rights().tell(say_rights)),
             );
             loops.spawn(wake(
                 db.clone(),

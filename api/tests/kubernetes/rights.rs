@@ -97,7 +97,7 @@ async fn without_delete_the_pod_stays_and_is_not_called_gone() {
 async fn a_right_that_is_missing_is_named_before_it_is_needed() {
     let cluster = cluster().await;
     let lifecycle = lifecycle(&cluster).await;
-    let asked = async || lifecycle.rights(ClusterRights::Unasked).await;
+    let asked = async || lifecycle.rights().ask(ClusterRights::Unasked).await;
     assert_eq!(asked().await, ClusterRights::Given);
     for verb in ["create", "get", "list", "watch", "delete"] {
         without(&cluster, verb);

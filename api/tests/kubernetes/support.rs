@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use bex_api::sandbox::kubernetes::{
-    AgentUsers, DriverPlace, KubernetesConfig, Pace, Template, Transport,
-};
+use bex_api::sandbox::kubernetes::{AgentUsers, DriverPlace, KubernetesConfig, Pace, Template};
 use bex_api::sandbox::{KubernetesLifecycle, Made, SandboxName, SandboxPlan, Secrets};
+use bex_cluster::Transport;
 use bex_proto::driver::{DriverKey, TokenSeed};
 use bex_proto::launch::{AgentSpec, POD_DRIVER_BIN, POD_DRIVER_DIR, namespace_of, pod_of};
 use bex_proto::{Generation, SessionId};

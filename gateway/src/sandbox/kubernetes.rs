@@ -7,18 +7,18 @@
 
 mod afterwards;
 mod channel;
-mod client;
 mod pod;
 mod reach;
-mod rights;
 mod status;
 mod upgrade;
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bex_cluster::{ClientError, Right, Rights};
 use bex_proto::exec::{Operation, SandboxRequest};
 use bex_proto::launch::pod_of;
 use bex_proto::limits;
@@ -33,7 +33,6 @@ use afterwards::PodProcess;
 use pod::{Alive, Sight};
 
 pub use channel::Pace;
-pub use client::{ClientError, KubernetesConfig};
 pub use reach::{LoopbackPods, Reach};
 
 /// One read of a pod: a healthy API server needs milliseconds.
@@ -42,6 +41,40 @@ const LOOK_TIMEOUT: Duration = Duration::from_secs(3);
 const START_TIMEOUT: Duration = Duration::from_secs(15);
 /// A namespace is a DNS label.
 const LABEL_BYTES: usize = 63;
+
+/// What is done in a namespace. An exec needs both verbs from 1.35 on.
+const NEEDED: [Right; 3] = [
+    Right {
+        verb: "get",
+        resource: "pods",
+        subresource: None,
+    },
+    Right {
+        verb: "get",
+        resource: "pods",
+        subresource: Some("exec"),
+    },
+    Right {
+        verb: "create",
+        resource: "pods",
+        subresource: Some("exec"),
+    },
+];
+
+/// What the kind needs to know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KubernetesConfig {
+    /// Credentials and address; without it those that the cluster gives to every pod.
+    pub kubeconfig: Option<PathBuf>,
+    /// Where pods are.
+    pub reach: Reach,
+    /// Where rights are asked for; none of them is asked for where this is empty.
+    pub namespaces: Vec<String>,
+    /// The driver's binary inside a sandbox's container; absolute.
+    pub driver_bin: String,
+    /// The driver's directory inside a sandbox's container; absolute.
+    pub driver_dir: String,
+}
 
 /// The pods of a cluster.
 #[derive(Clone)]
@@ -68,7 +101,8 @@ impl KubernetesTargets {
     /// # Errors
     /// See [`ClientError`].
     pub async fn new(config: KubernetesConfig) -> Result<Self, ClientError> {
-        let client = client::connect(&config).await?;
+        let transport = config.reach.transport();
+        let client = bex_cluster::connect(config.kubeconfig.as_deref(), transport).await?;
         let argv = [&*config.driver_bin, "exec", "--dir", &*config.driver_dir];
         Ok(Self {
             client,
@@ -77,6 +111,11 @@ impl KubernetesTargets {
             argv: argv.map(str::to_owned).into(),
             pace: Pace::default(),
         })
+    }
+
+    /// What must be given for all of this.
+    pub fn rights(&self) -> Rights {
+        Rights::new(self.client.clone(), self.namespaces.to_vec(), &NEEDED)
     }
 
     /// Other times than the real ones, for tests.

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use bex_cluster::Transport;
 use bex_proto::launch::{POD_DRIVER_BIN, POD_DRIVER_DIR};
 
 use super::{Faults, read_file};
 use crate::config::{SandboxKind, ServeArgs};
 use crate::profiles::Deployment;
-use crate::sandbox::kubernetes::{AgentUsers, DriverPlace, KubernetesConfig, Template, Transport};
+use crate::sandbox::kubernetes::{AgentUsers, DriverPlace, KubernetesConfig, Template};
 
 /// A namespace is a DNS label.
 const LABEL_BYTES: usize = 63;

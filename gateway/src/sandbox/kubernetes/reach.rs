@@ -2,6 +2,8 @@
 
 use std::net::IpAddr;
 
+use bex_cluster::Transport;
+
 use crate::config::Network;
 
 /// Addresses that no range of pods may hold: the machine itself, and the metadata services of clouds.
@@ -36,9 +38,12 @@ impl Reach {
             .any(|text| text.parse().is_ok_and(|ip: IpAddr| network.contains(ip)))
     }
 
-    /// Whether plain http and loopback are acceptable, as within one machine.
-    pub(super) fn is_local(&self) -> bool {
-        self.loopback == LoopbackPods::Allowed
+    /// How the API server may be reached: plainly only where pods may be on loopback, as within one machine.
+    pub(super) fn transport(&self) -> Transport {
+        match self.loopback {
+            LoopbackPods::Allowed => Transport::Local,
+            LoopbackPods::Refused => Transport::Verified,
+        }
     }
 
     /// Whether a driver may be dialled there.
@@ -51,7 +56,7 @@ impl Reach {
         let refused = ip.is_unspecified()
             || ip.is_multicast()
             || link_local
-            || (ip.is_loopback() && !self.is_local());
+            || (ip.is_loopback() && self.loopback == LoopbackPods::Refused);
         !refused && self.networks.iter().any(|network| network.contains(ip))
     }
 }

@@ -1,7 +1,7 @@
 //! The connection to the API server.
 //!
 //! Put together here and not taken whole: the library's own stack logs failures before anybody has judged them, and repeats what
-//! it was refused.
+//! it was refused. Only HTTP/1.1 is spoken, as exec needs it.
 
 use std::path::Path;
 use std::time::Duration;
@@ -29,7 +29,7 @@ pub enum Transport {
 /// Why there is no client.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// The kubeconfig.
+    /// The file, or what it names.
     #[error("the kubeconfig cannot be used")]
     Kubeconfig(#[source] KubeconfigError),
     /// This is not a pod with a service account.
@@ -38,13 +38,16 @@ pub enum ClientError {
     /// The address, the authority or the credentials.
     #[error("no client for the API server")]
     Client(#[source] kube::Error),
-    /// A token would be readable on its way.
-    #[error("the API server must be reached by https and its certificate checked")]
+    /// Tokens and what is said inside sandboxes would be anybody's.
+    #[error("the API server must be https with a certificate that is checked")]
     Insecure,
 }
 
 /// Reads the credentials: of the file, else those that the cluster gives to every pod. Connects on first use.
-pub(super) async fn connect(
+///
+/// # Errors
+/// See [`ClientError`].
+pub async fn connect(
     kubeconfig: Option<&Path>,
     transport: Transport,
 ) -> Result<Client, ClientError> {
@@ -63,6 +66,7 @@ pub(super) async fn connect(
     }
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
+    tcp.set_nodelay(true);
     tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
     let connector = access
         .rustls_https_connector_with_connector(tcp)
