@@ -29,7 +29,7 @@ status: ## whether it runs
 	@test -x $(BIN)/bex-stack || $(BUILD)
 	@$(BIN)/bex-stack status
 
-test: ## format, lint, unit, store on real PostgreSQL, end to end with the real binaries, in both kinds of sandboxes, the AI SDK's clients
+test: ## format, lint, unit, store on real PostgreSQL, end to end with the real binaries, in both kinds of sandboxes, the AI SDK's clients, the page in Chromium
 	@scripts/test
 
 test-kubernetes: ## the end-to-end tests with sandboxes that are pods of a double of a cluster
