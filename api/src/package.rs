@@ -6,7 +6,7 @@
 //!
 //! Each arrow only goes forward; whatever fails, nothing is stored and nobody gets a URL. What a package holds is read in one snapshot,
 //! and every row must be the workspace's own. A package is named by its content: whoever asks again for the same gets the same object,
-//! byte for byte, and it lives on for another week.
+//! byte for byte, and it lives on for another week; but when something that it tells of is deleted, it goes too.
 
 mod admission;
 mod assemble;
@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 
 use bex_proto::package::PackageId;
 use bex_proto::{Chain, WorkspaceId};
-use bex_store::packages::PackageKey;
+use bex_store::packages::{PackageKey, Renewed};
 use jiff::Timestamp;
 
 use crate::metrics::PackageMetrics;
@@ -158,7 +158,10 @@ impl Packager {
             package: built.name.clone(),
         };
         let now = milliseconds(Timestamp::now());
-        let first = self.builder.db().renew_package(&key, now).await?;
+        let renewed = self.builder.db().renew_package(&key, &built.sources, now);
+        let Renewed::Since(first) = renewed.await? else {
+            return Err(PackageFault::NotFound);
+        };
         built.date(first).map_err(PackageFault::Spool)?;
         let object = ObjectKey::new(workspace, subject, &built.name);
         // signed first: when that fails, nothing was stored that nobody can fetch

@@ -55,6 +55,11 @@ const MIGRATIONS: &[(i32, &str, &str)] = &[
         "packages",
         include_str!("../migrations/0015_packages.sql"),
     ),
+    (
+        16,
+        "package_sources",
+        include_str!("../migrations/0016_package_sources.sql"),
+    ),
 ];
 
 /// Key of the session lock ("bexmigr" in ASCII): one migrator at a time per database.

@@ -16,7 +16,7 @@ mod transcript;
 
 pub use execution::{ConfigSource, ExecutionSource, NodeSource, SessionSource};
 pub use intruders::Intruder;
-pub use made::PackageKey;
+pub use made::{PackageKey, Renewed};
 pub use records::{FindingSource, RecordAfter, RecordsOf, UsageSource};
 pub use remote::{RemoteMessageSource, RemoteSource, RemoteTurnSource};
 pub use runs::{RunPlace, RunSource};

@@ -329,6 +329,7 @@ impl Db {
         ] {
             tx.query("remove_session", sql, &[text(&id)]).await?;
         }
+        tx.remove_packages_of(workspace, id).await?;
         tx.notify(Channel::Settled, id).await?;
         tx.commit().await?;
         Ok(Delete::Deleted)

@@ -73,15 +73,17 @@ struct Assembly<'a> {
     bench: &'a Workbench,
     document: Document,
     notes: Vec<Note>,
+    /// Ids of what it tells of.
+    sources: Vec<String>,
 }
 
-/// Writes everything but the end of a package.
+/// Writes everything but the end of a package; with it the ids of the sessions and the execution that it tells of.
 pub(super) async fn assemble(
     snapshot: &Snapshot,
     subject: &Subject,
     source: &Source,
     bench: &Workbench,
-) -> Result<Document, PackageFault> {
+) -> Result<(Document, Vec<String>), PackageFault> {
     let workspace = source.workspace();
     let mut assembly = Assembly {
         snapshot,
@@ -89,6 +91,7 @@ pub(super) async fn assemble(
         bench,
         document: bench.document()?,
         notes: Vec::new(),
+        sources: Vec::new(),
     };
     assembly.head(subject).await?;
     match source {
@@ -111,7 +114,7 @@ pub(super) async fn assemble(
         .plain("traceIds", &TraceIds { correlation_id })
         .await?;
     document.end_object().await?;
-    Ok(assembly.document)
+    Ok((assembly.document, assembly.sources))
 }
 
 impl Assembly<'_> {

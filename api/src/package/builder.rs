@@ -185,9 +185,10 @@ impl Builder {
         let found = sources(&snapshot, subject).await?;
         let source = found.iter().find(|source| source.workspace() == workspace);
         let source = source.ok_or(PackageFault::NotFound)?;
-        let document = assemble(&snapshot, subject, source, &bench).await?;
+        let (document, sources) = assemble(&snapshot, subject, source, &bench).await?;
         snapshot.end().await?;
-        let built = document.finish(milliseconds(Timestamp::now())).await?;
+        let now = milliseconds(Timestamp::now());
+        let built = document.finish(now, sources).await?;
         self.check(built).await
     }
 

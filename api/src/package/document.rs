@@ -223,9 +223,13 @@ impl Document {
     }
 
     /// Names and ends the document.
-    pub async fn finish(mut self, generated_at: Timestamp) -> Result<Built, PackageFault> {
+    pub async fn finish(
+        mut self,
+        generated_at: Timestamp,
+        sources: Vec<String>,
+    ) -> Result<Built, PackageFault> {
         let lines = self.lines.take().ok_or(PackageFault::Lost)?;
-        let done = tokio::task::spawn_blocking(move || lines.spool.finish(generated_at));
+        let done = tokio::task::spawn_blocking(move || lines.spool.finish(generated_at, sources));
         done.await.map_err(|_| PackageFault::Lost)?
     }
 }
@@ -291,7 +295,10 @@ mod tests {
             .member("password", &"hunter2hunter2")
             .await
             .expect("it fits");
-        let built = whole.finish(Timestamp::UNIX_EPOCH).await.expect("it ends");
+        let built = whole
+            .finish(Timestamp::UNIX_EPOCH, Vec::new())
+            .await
+            .expect("it ends");
         let text = std::io::read_to_string(built.file).expect("it reads");
         let list = "{\n\"list\":[\n{ \"a\":1 },\n\"t\"\n],\n\"password\":";
         let behind = text.strip_prefix(list).expect(&text);

@@ -121,6 +121,18 @@ impl Objects {
         }
     }
 
+    /// Removes an object; one that is not there is removed.
+    pub(super) async fn remove(
+        &self,
+        key: &ObjectKey,
+        within: Duration,
+    ) -> Result<(), ObjectFault> {
+        match self {
+            Self::Local(local) => local.remove(key).await,
+            Self::S3(s3) => s3.remove(key, within).await,
+        }
+    }
+
     /// Removes what nobody asked for in so many days; how many. A bucket does that by itself.
     pub(super) async fn sweep(&self, days: u32) -> Result<u64, ObjectFault> {
         match self {

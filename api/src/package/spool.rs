@@ -32,6 +32,8 @@ pub struct Built {
     pub name: PackageId,
     /// Its length.
     pub bytes: u64,
+    /// Ids of the sessions and the execution that it tells of.
+    pub sources: Vec<String>,
 }
 
 impl Spool {
@@ -71,8 +73,12 @@ impl Spool {
         }
     }
 
-    /// Names the content and ends the file.
-    pub fn finish(mut self, generated_at: Timestamp) -> Result<Built, PackageFault> {
+    /// Names the content, which tells of `sources`, and ends the file.
+    pub fn finish(
+        mut self,
+        generated_at: Timestamp,
+        sources: Vec<String>,
+    ) -> Result<Built, PackageFault> {
         let name = self.namer.name();
         let end = trailer(generated_at, &name);
         self.bytes += end.len() as u64;
@@ -85,6 +91,7 @@ impl Spool {
             file: file.map_err(PackageFault::Spool)?,
             name,
             bytes: self.bytes,
+            sources,
         })
     }
 }
@@ -127,7 +134,9 @@ mod tests {
         let mut side = Spool::create(dir.path(), 1000).expect("it opens");
         side.write(b",\n\"b\":2").expect("there is room");
         spool.append(side).expect("there is room");
-        let mut finished = spool.finish(Timestamp::UNIX_EPOCH).expect("there is room");
+        let mut finished = spool
+            .finish(Timestamp::UNIX_EPOCH, Vec::new())
+            .expect("there is room");
         let meta = finished.file.metadata().expect("it is there");
         assert_eq!(
             (meta.nlink(), meta.permissions().mode() & 0o777),
@@ -152,7 +161,7 @@ mod tests {
         assert!(matches!(spool.write(b"x"), Err(PackageFault::TooLarge)));
         let mut spool = Spool::create(dir.path(), 10).expect("it opens");
         spool.write(b"{").expect("there is room");
-        let ended = spool.finish(Timestamp::UNIX_EPOCH);
+        let ended = spool.finish(Timestamp::UNIX_EPOCH, Vec::new());
         assert!(matches!(ended, Err(PackageFault::TooLarge)));
     }
 }

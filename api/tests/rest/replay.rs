@@ -2,6 +2,7 @@
 
 mod answers;
 mod content;
+mod deleted;
 mod executions;
 mod foreign;
 mod gate;

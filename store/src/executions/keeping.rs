@@ -172,6 +172,7 @@ impl Db {
             ],
         )
         .await?;
+        tx.remove_packages_of(workspace, id).await?;
         tx.commit().await?;
         Ok(Removed::Removed)
     }

@@ -70,7 +70,8 @@ impl Db {
         let id = session.as_str();
         let mut conn = self.conn().await?;
         let tx = conn.begin().await?;
-        let sql = "SELECT state, legal_hold FROM remote_sessions WHERE id = $1 FOR UPDATE";
+        let sql =
+            "SELECT workspace_id, state, legal_hold FROM remote_sessions WHERE id = $1 FOR UPDATE";
         let row = tx.query_opt("delete_step", sql, &[text(&id)]).await?;
         let Some(row) = row else {
             return Ok(Step::Last(Moved::NotFound));
@@ -86,13 +87,15 @@ impl Db {
         let sql = "SELECT 1 FROM remote_heads WHERE session_id = $1 FOR UPDATE";
         tx.query("delete_step", sql, &[text(&id)]).await?;
         let params = [text(&id), int8(&DELETE_EVENTS)];
-        let row = tx.query_one("delete_step", DELETE, &params).await?;
-        if get::<i64>(&row, "gone")? == DELETE_EVENTS {
+        let deleted = tx.query_one("delete_step", DELETE, &params).await?;
+        if get::<i64>(&deleted, "gone")? == DELETE_EVENTS {
             tx.commit().await?;
             return Ok(Step::Part);
         }
         let sql = "DELETE FROM remote_sessions WHERE id = $1";
         tx.execute("delete_step", sql, &[text(&id)]).await?;
+        tx.remove_packages_of(get(&row, "workspace_id")?, id)
+            .await?;
         tx.notify(Channel::Remote, id).await?;
         tx.commit().await?;
         Ok(Step::Last(Moved::Done(answer)))

@@ -16,6 +16,7 @@ impl Assembly<'_> {
         execution: &ExecutionSource,
     ) -> Result<(), PackageFault> {
         self.own("executions", &execution.workspace)?;
+        self.sources.push(execution.id.to_string());
         let intruder = self
             .snapshot
             .intruder_of_execution(self.workspace, &execution.id);

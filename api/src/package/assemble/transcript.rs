@@ -174,6 +174,7 @@ impl Assembly<'_> {
         wanted: Told,
         spoken: &mut Spoken,
     ) -> Result<(), PackageFault> {
+        self.sources.push(session.id.to_string());
         let agent: Option<Agent> = serde_json::from_str(&session.agent).ok();
         let model = agent.and_then(|agent| agent.model);
         let (mut from, mut complete) = (only.unwrap_or(TurnNo::FIRST), true);
@@ -305,6 +306,7 @@ impl Assembly<'_> {
         wanted: Told,
         spoken: &mut Spoken,
     ) -> Result<(), PackageFault> {
+        self.sources.push(session.id.to_string());
         if wanted == Told::Messages {
             self.remote_messages(session, only).await?;
             self.document.end_array().await?;

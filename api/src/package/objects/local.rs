@@ -118,6 +118,15 @@ impl LocalObjects {
         off_thread(move || put(&path, file)).await
     }
 
+    pub(super) async fn remove(&self, key: &ObjectKey) -> Result<(), ObjectFault> {
+        let path = self.dir.join(key.as_str());
+        off_thread(move || match fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        })
+        .await
+    }
+
     pub(super) async fn sweep(&self, days: u32) -> Result<u64, ObjectFault> {
         let dir = self.dir.clone();
         let age = Duration::from_secs(u64::from(days) * 24 * 60 * 60);

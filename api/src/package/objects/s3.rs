@@ -164,6 +164,19 @@ impl S3Objects {
         }
         Ok(hex::encode(parts.digest.finalize()))
     }
+
+    pub(super) async fn remove(
+        &self,
+        key: &ObjectKey,
+        within: Duration,
+    ) -> Result<(), ObjectFault> {
+        let path = path(key)?;
+        match timeout(within, self.store.delete(&path)).await {
+            Ok(Ok(()) | Err(object_store::Error::NotFound { .. })) => Ok(()),
+            Ok(Err(error)) => Err(ObjectFault::Store(error)),
+            Err(_) => Err(ObjectFault::TooSlow),
+        }
+    }
 }
 
 async fn send(upload: &mut dyn MultipartUpload, parts: &mut Parts) -> Result<(), ObjectFault> {
