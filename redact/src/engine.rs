@@ -10,8 +10,9 @@ use serde::de::IgnoredAny;
 use crate::bounds::{DECODED_FACTOR, DECODED_FLOOR, MAX_DEPTH};
 use crate::checks::{self, Style};
 use crate::decode::{self, View};
-use crate::find::{Bytes, may_hold_json_lines};
+use crate::find::{Bytes, EVENT, may_hold_json_lines};
 use crate::hit::{self, Hit, rank};
+use crate::joined::{Joined, may_join};
 use crate::keys::{self, Sensitivity};
 use crate::runs::unresolved;
 use crate::switch::{Stage, Stages};
@@ -233,6 +234,7 @@ impl Redactor {
             self.flat(text, scan, hits);
         } else if is_json(text) {
             self.document(text, scan, hits);
+            self.joined(text, scan, hits);
         } else if may_hold_json_lines(text) {
             each_segment(text, |span, is_json| {
                 let first = hits.len();
@@ -245,8 +247,36 @@ impl Redactor {
                     hit.span = hit.span.start + span.start..hit.span.end + span.start;
                 }
             });
+            self.joined(text, scan, hits);
         } else {
             self.flat(text, scan, hits);
+        }
+    }
+
+    /// Adds the finds of what deltas within a text join to.
+    fn joined(&self, text: &[u8], scan: &mut Scan, hits: &mut Vec<Hit>) {
+        if !self.stages.runs(Stage::Join) || !may_join(text) {
+            return;
+        }
+        let mut joined = Joined::default();
+        if is_json(text) {
+            joined.take(text, 0, 0..text.len());
+        } else {
+            each_segment(text, |span, is_json| {
+                if is_json {
+                    joined.take(text, 0, span);
+                }
+            });
+        }
+        for run in joined.runs() {
+            let mut found = Vec::new();
+            if scan.spend(run.text.len()) {
+                self.deeper(&run.text, scan, &mut found);
+                hit::settle(&mut found);
+            } else {
+                found.push(unresolved(0..run.text.len()));
+            }
+            hits.extend(run.spread(found, |_| text).into_iter().map(|(_, hit)| hit));
         }
     }
 
@@ -405,17 +435,18 @@ pub(crate) fn is_json(text: &[u8]) -> bool {
     brackets && serde_json::from_slice::<IgnoredAny>(trimmed).is_ok()
 }
 
-/// Cuts a text into lines that are JSON and what stands between them.
+/// Cuts a text into lines that are JSON, or events whose data is, and what stands between them.
 pub(crate) fn each_segment(text: &[u8], mut found: impl FnMut(Range<usize>, bool)) {
     let (mut from, mut at) = (0, 0);
     while at < text.len() {
         let end = memchr(b'\n', &text[at..]).map_or(text.len(), |n| at + n + 1);
-        let line = &text[at..end];
+        let begin = at + text[at..end].strip_prefix(EVENT).map_or(0, |_| EVENT.len());
+        let line = &text[begin..end];
         if matches!(line.trim_ascii_start().first(), Some(b'{' | b'[')) && is_json(line) {
-            if from < at {
-                found(from..at, false);
+            if from < begin {
+                found(from..begin, false);
             }
-            found(at..end, true);
+            found(begin..end, true);
             from = end;
         }
         at = end;

@@ -274,16 +274,21 @@ impl Names {
     }
 }
 
-/// Whether a text may hold a line of JSON: one that begins with a bracket.
+/// What the data of a server-sent event begins with.
+pub(crate) const EVENT: &[u8] = b"data:";
+
+/// Whether a text may hold a line of JSON: one that begins with a bracket, or a server-sent event.
 pub(crate) fn may_hold_json_lines(text: &[u8]) -> bool {
-    let opens = |t: &[u8]| matches!(t.trim_ascii_start().first(), Some(b'{' | b'['));
+    let opens = |t: &[u8]| {
+        t.starts_with(EVENT) || matches!(t.trim_ascii_start().first(), Some(b'{' | b'['))
+    };
     if opens(&text[..text.len().min(64)]) {
         return true;
     }
     let mut at = 0;
     while let Some(next) = memchr(b'\n', &text[at..]) {
         at += next + 1;
-        if matches!(text.get(at), Some(b'{' | b'[' | b' ' | b'\t'))
+        if matches!(text.get(at), Some(b'{' | b'[' | b' ' | b'\t' | b'd'))
             && opens(&text[at..(at + 64).min(text.len())])
         {
             return true;

@@ -58,6 +58,7 @@ mod gate;
 mod hit;
 mod hold;
 mod join;
+mod joined;
 mod json;
 mod keys;
 mod lists;

@@ -89,19 +89,23 @@ struct Kinds {
     digit: bool,
     upper: bool,
     lower: bool,
-    hex: bool,
+    /// How many of its last are hexadecimal digits: `0x` or a name may stand before them.
+    hex: usize,
 }
 
 fn kinds(run: &[u8]) -> Kinds {
     let mut kinds = Kinds {
-        hex: true,
+        hex: run
+            .iter()
+            .rev()
+            .take_while(|b| b.is_ascii_hexdigit())
+            .count(),
         ..Kinds::default()
     };
     for byte in run {
         kinds.digit |= byte.is_ascii_digit();
         kinds.upper |= byte.is_ascii_uppercase();
         kinds.lower |= byte.is_ascii_lowercase();
-        kinds.hex &= byte.is_ascii_hexdigit();
     }
     kinds
 }
@@ -125,10 +129,9 @@ impl Redactor {
             if !(kinds.digit || kinds.upper && kinds.lower) {
                 return;
             }
-            if kinds.hex
-                && run.len() >= MIN_HEX
+            if kinds.hex >= MIN_HEX
                 && self.stages.runs(Stage::Hex)
-                && let Some(bytes) = packed::hex(run)
+                && let Some(bytes) = packed::hex(&run[run.len() - kinds.hex..])
             {
                 self.unpacked(&bytes, &span, scan, hits);
             }

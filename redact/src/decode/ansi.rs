@@ -6,8 +6,8 @@ use super::{Builder, View};
 
 const ESC: u8 = 0x1b;
 
-/// Takes escape sequences (colours, links, titles) and the invisible characters U+200B to U+200D, U+2060 and U+FEFF out; `None`
-/// when there are none.
+/// Takes escape sequences (colours, links, titles) and invisible characters out: U+200B to U+200F, U+202A to U+202E, U+2060 to U+206F,
+/// U+FEFF; `None` when there are none.
 pub fn strip(text: &[u8]) -> Option<View<'_>> {
     let first = next(text, 0)?.0;
     let mut view = Builder::new(text, first);
@@ -26,7 +26,11 @@ fn next(text: &[u8], from: usize) -> Option<(usize, usize)> {
         let length = match text[at] {
             ESC => sequence(&text[at..]),
             _ => match text.get(at..at + 3) {
-                Some([0xe2, 0x80, 0x8b..=0x8d] | [0xe2, 0x81, 0xa0] | [0xef, 0xbb, 0xbf]) => 3,
+                Some(
+                    [0xe2, 0x80, 0x8b..=0x8f | 0xaa..=0xae]
+                    | [0xe2, 0x81, 0xa0..=0xaf]
+                    | [0xef, 0xbb, 0xbf],
+                ) => 3,
                 _ => 0,
             },
         };

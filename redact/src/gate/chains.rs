@@ -64,8 +64,10 @@ fn chain(look: &mut Look<'_>, text: &[u8], start: usize, end: usize) {
         return;
     }
     let hex = |b: &u8| b.is_ascii_hexdigit() || b"\r\n".contains(b);
-    if look.runs(Stage::Hex) && chain.len() >= MIN_HEX && chain.iter().all(hex) {
-        for bytes in unpack::unhex(chain) {
+    // behind `0x`, or behind a name
+    let digits = chain.rsplit(|b| !hex(b)).next().unwrap_or_default();
+    if look.runs(Stage::Hex) && digits.len() >= MIN_HEX {
+        for bytes in unpack::unhex(digits) {
             look.unpacked(&bytes);
         }
     }

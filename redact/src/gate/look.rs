@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::ask::{self, Bytes};
 use super::names::{Kind, Names, Said};
 use super::values::{self, Place};
-use super::{Gate, chains, digits, json, shapes, unpack};
+use super::{Gate, chains, digits, json, lines, shapes, unpack};
 use crate::Profile;
 use crate::bounds::{DECODED_FACTOR, DECODED_FLOOR, MAX_DEPTH, MAX_UNPACKED};
 use crate::switch::Stage;
@@ -72,19 +72,26 @@ impl<'g> Look<'g> {
         if !(self.runs(Stage::Json) && json::document(text, self)) {
             self.between_lines(text);
         }
+        if self.runs(Stage::Join) {
+            for joined in lines::within(text) {
+                self.decoded(&joined);
+            }
+        }
         self.depth -= 1;
     }
 
     /// Lines of JSON by themselves, everything else as one text each.
     fn between_lines(&mut self, text: &[u8]) {
-        let begins = |line: &[u8]| matches!(line.trim_ascii_start().first(), Some(b'{' | b'['));
-        if !self.runs(Stage::Json) || !text.split(|b| *b == b'\n').any(begins) {
+        let begins = |data: &[u8]| matches!(data.first(), Some(b'{' | b'['));
+        let mut lines = text.split(|b| *b == b'\n').map(lines::data);
+        if !self.runs(Stage::Json) || !lines.any(begins) {
             return self.plain(text);
         }
         let (mut from, mut at) = (0, 0);
         for line in text.split_inclusive(|b| *b == b'\n') {
-            if begins(line) && json::document(line, self) {
-                self.plain(&text[from..at]);
+            let data = lines::data(line);
+            if begins(data) && json::document(data, self) {
+                self.plain(&text[from..at + line.len() - data.len()]);
                 from = at + line.len();
             }
             at += line.len();

@@ -70,17 +70,20 @@ pub(super) fn printed(text: &[u8]) -> Option<Vec<u8>> {
     (out.len() < text.len()).then_some(out)
 }
 
-/// U+200B to U+200D, U+2060, U+FEFF.
+/// What shows nothing and joins nothing: spaces without width, marks and isolates of directions, the byte order mark.
 fn is_invisible(text: &[u8]) -> bool {
-    [
-        &b"\xe2\x80\x8b"[..],
-        b"\xe2\x80\x8c",
-        b"\xe2\x80\x8d",
-        b"\xe2\x81\xa0",
-        b"\xef\xbb\xbf",
-    ]
-    .iter()
-    .any(|character| text.starts_with(character))
+    let Some(first) = text.get(..3).and_then(|b| std::str::from_utf8(b).ok()) else {
+        return false;
+    };
+    matches!(
+        first.chars().next(),
+        Some(
+            '\u{200b}'..='\u{200f}'
+            | '\u{202a}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{feff}',
+        )
+    )
 }
 
 /// The text with its `%XX` resolved; `None` when there are none.

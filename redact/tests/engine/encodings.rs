@@ -136,6 +136,30 @@ fn personal_data() {
     assert!(clean(&redactor(), &format!("a{local}@acme.io")).contains('@'));
 }
 
+#[test]
+fn digits_behind_a_prefix() {
+    let hex: String = PAT.bytes().map(|b| format!("{b:02x}")).collect();
+    for text in [
+        format!("0x{hex}"),
+        format!("SELECT '\\x{hex}'::bytea"),
+        format!("blob-{}", hex.to_uppercase()),
+        json!({"blob": format!("\\x{hex}")}).to_string(),
+    ] {
+        assert_gone(&text, &text[text.len() / 3..text.len() / 2]);
+    }
+}
+
+#[test]
+fn what_shows_nothing_hides_nothing() {
+    for sign in [
+        '\u{200b}', '\u{200e}', '\u{202e}', '\u{2060}', '\u{2066}', '\u{feff}',
+    ] {
+        let text = format!("it is {}{sign}{}", &PAT[..20], &PAT[20..]);
+        assert_gone(&text, &PAT[4..20]);
+        assert_gone(&text, &PAT[20..]);
+    }
+}
+
 /// An archive is no text, but tokens in it are told by what they begin with.
 #[test]
 fn tokens_in_binary_data() {

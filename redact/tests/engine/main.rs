@@ -7,6 +7,7 @@ mod cli;
 mod encodings;
 mod gate;
 mod independence;
+mod joining;
 mod live;
 mod matrix;
 mod parts;
