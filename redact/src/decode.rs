@@ -4,6 +4,7 @@
 //! hexadecimal digits, compressed bytes) has no such places: a find there takes out the run ([`packed`]).
 
 mod ansi;
+mod entities;
 pub mod packed;
 mod percent;
 
@@ -11,6 +12,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 pub use ansi::strip;
+pub use entities::entities;
 pub use percent::percent;
 
 /// A decoded text.

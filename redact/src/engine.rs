@@ -7,12 +7,12 @@ use memchr::{memchr, memmem};
 use serde::Serialize;
 use serde::de::IgnoredAny;
 
-use crate::bounds::{DECODED_FACTOR, DECODED_FLOOR, MAX_DEPTH};
+use crate::bounds::{DECODED_FACTOR, DECODED_FLOOR, MAX_DEPTH, MIN_BASE64};
 use crate::checks::{self, Style};
 use crate::decode::{self, View};
 use crate::find::{Bytes, EVENT, may_hold_json_lines};
 use crate::hit::{self, Hit, rank};
-use crate::joined::{Joined, may_join};
+use crate::joined::{Joined, Run, lists, may_join};
 use crate::keys::{self, Sensitivity};
 use crate::runs::unresolved;
 use crate::switch::{Stage, Stages};
@@ -269,15 +269,20 @@ impl Redactor {
             });
         }
         for run in joined.runs() {
-            let mut found = Vec::new();
-            if scan.spend(run.text.len()) {
-                self.deeper(&run.text, scan, &mut found);
-                hit::settle(&mut found);
-            } else {
-                found.push(unresolved(0..run.text.len()));
-            }
-            hits.extend(run.spread(found, |_| text).into_iter().map(|(_, hit)| hit));
+            self.run(&run, text, scan, hits);
         }
+    }
+
+    /// Adds the finds of what pieces of a text join to, where the pieces stand.
+    fn run(&self, run: &Run, text: &[u8], scan: &mut Scan, hits: &mut Vec<Hit>) {
+        let mut found = Vec::new();
+        if scan.spend(run.text.len()) {
+            self.deeper(&run.text, scan, &mut found);
+            hit::settle(&mut found);
+        } else {
+            found.push(unresolved(0..run.text.len()));
+        }
+        hits.extend(run.spread(found, |_| text).into_iter().map(|(_, hit)| hit));
     }
 
     /// A line that is JSON, with JSON as a stage.
@@ -314,7 +319,8 @@ impl Redactor {
             let view = json::decode(text);
             (view.text.len() < text.len()).then_some(view)
         };
-        ansi().or_else(percent).or_else(escapes)
+        let entities = || decode::entities(text).filter(|_| self.stages.runs(Stage::Entities));
+        ansi().or_else(percent).or_else(entities).or_else(escapes)
     }
 
     /// Adds the finds of a view where they stand in its origin.
@@ -340,10 +346,14 @@ impl Redactor {
         }
     }
 
-    /// A valid JSON text: every key, string and number of it.
+    /// A valid JSON text: every key, string and number of it, and texts whose lines are elements.
     pub(crate) fn document(&self, text: &[u8], scan: &mut Scan, hits: &mut Vec<Hit>) {
+        let mut bytes = ByteArray::default();
         walk(text, |leaf, body, key| {
             let raw = &text[body.clone()];
+            if !(leaf == Leaf::Number && bytes.takes(text, raw, &body)) {
+                self.bytes(std::mem::take(&mut bytes), scan, hits);
+            }
             if leaf == Leaf::Key {
                 if raw.len() >= MIN_TEXT {
                     self.string(raw, body.start, None, scan, hits);
@@ -353,27 +363,50 @@ impl Redactor {
             let name = key.map(|key| json::decode(&text[key]).text);
             match leaf {
                 Leaf::Number => self.number(raw, body, name.as_deref(), hits),
-                _ => self.string(raw, body.start, name.as_deref(), scan, hits),
+                Leaf::Beside => {
+                    let name = name.as_deref().map(|name| (name, Style::Loose));
+                    self.string(raw, body.start, name, scan, hits);
+                }
+                _ => {
+                    let name = name.as_deref().map(|name| (name, Style::Json));
+                    self.string(raw, body.start, name, scan, hits);
+                }
             }
         });
+        self.bytes(bytes, scan, hits);
+        for lines in lists(text) {
+            self.run(&lines, text, scan, hits);
+        }
     }
 
-    /// The body of a string that begins at `start`.
+    /// Bytes that stand as numbers, as some languages print them; a find becomes a string in their place.
+    fn bytes(&self, array: ByteArray, scan: &mut Scan, hits: &mut Vec<Hit>) {
+        if array.bytes.len() < MIN_BASE64 || !self.stages.runs(Stage::Bytes) {
+            return;
+        }
+        let first = hits.len();
+        self.unpacked(&array.bytes, &array.span, scan, hits);
+        for hit in &mut hits[first..] {
+            hit.with = [b"\"", &hit.with[..], b"\""].concat();
+        }
+    }
+
+    /// The body of a string that begins at `start`, and how it stands behind its key.
     fn string(
         &self,
         body: &[u8],
         start: usize,
-        key: Option<&[u8]>,
+        key: Option<(&[u8], Style)>,
         scan: &mut Scan,
         hits: &mut Vec<Hit>,
     ) {
         let view = json::decode(body);
         let first = hits.len();
         let how = key
-            .and_then(keys::sensitivity)
+            .and_then(|(key, style)| Some((keys::sensitivity(key)?, style)))
             .filter(|_| self.stages.runs(Stage::Keys));
-        if let Some(how) = how
-            && checks::looks_assigned(how, &view.text, Style::Json)
+        if let Some((how, style)) = how
+            && checks::looks_assigned(how, &view.text, style)
         {
             hits.push(self.hit(
                 0..view.text.len(),
@@ -387,7 +420,7 @@ impl Redactor {
             let was = scan.opaque;
             // several words are a text, whatever they stand under
             let is_text = || view.text.iter().any(u8::is_ascii_whitespace);
-            scan.opaque = key.is_some_and(keys::is_opaque) && !is_text();
+            scan.opaque = key.is_some_and(|(key, _)| keys::is_opaque(key)) && !is_text();
             self.deeper(&view.text, scan, hits);
             scan.opaque = was;
         }
@@ -403,16 +436,17 @@ impl Redactor {
 
     /// A number, which becomes a string where it is taken out.
     fn number(&self, raw: &[u8], span: Range<usize>, key: Option<&[u8]>, hits: &mut Vec<Hit>) {
-        let digits = raw.iter().all(u8::is_ascii_digit);
+        let whole = raw.strip_suffix(b".0").unwrap_or(raw);
+        let digits = whole.iter().all(u8::is_ascii_digit);
         let how = key
             .and_then(keys::sensitivity)
             .filter(|_| self.stages.runs(Stage::Keys));
         let mut found = None;
-        if how == Some(Sensitivity::Secret) && digits && raw.len() >= 4 {
+        if how == Some(Sensitivity::Secret) && raw.len() >= 4 {
             found = Some((rank::SENSITIVE_KEY, "sensitive-key", Class::Secret));
         } else if self.profile != Profile::Secrets
             && digits
-            && pii::is_card(raw, false)
+            && pii::is_card(whole, false)
             && self.stages.runs_rule("card")
         {
             found = Some((rank::CARD, "card", Class::Pii));
@@ -422,6 +456,31 @@ impl Redactor {
             hit.with = [b"\"", &hit.with[..], b"\""].concat();
             hits.push(hit);
         }
+    }
+}
+
+/// Neighbours in an array that are bytes.
+#[derive(Default)]
+struct ByteArray {
+    bytes: Vec<u8>,
+    span: Range<usize>,
+}
+
+impl ByteArray {
+    /// Whether a number is a byte, and the first or the next.
+    fn takes(&mut self, text: &[u8], raw: &[u8], at: &Range<usize>) -> bool {
+        let byte = std::str::from_utf8(raw).ok().and_then(|n| n.parse().ok());
+        let Some(byte) = byte.filter(|_| raw.len() <= 3) else {
+            return false;
+        };
+        if self.bytes.is_empty() {
+            self.span.start = at.start;
+        } else if text[self.span.end..at.start].trim_ascii() != b"," {
+            return false;
+        }
+        self.span.end = at.end;
+        self.bytes.push(byte);
+        true
     }
 }
 

@@ -13,6 +13,7 @@ use serde_json::value::RawValue;
 use crate::hit::Hit;
 use crate::join::{Fields, RunKey, Step, body_of, step};
 use crate::json;
+use crate::walk::{Leaf, walk};
 
 /// What the type of every delta has.
 static DELTA: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new("-delta"));
@@ -55,8 +56,9 @@ impl fmt::Debug for Joined {
 }
 
 struct Piece {
-    /// Where its text begins in the run's.
+    /// Where its text begins in the run's, and how long it is.
     start: usize,
+    length: usize,
     /// In which of the texts it stands ...
     text: usize,
     /// ... and where: the string's body.
@@ -135,12 +137,7 @@ impl Joined {
                 let body = body_of(value);
                 let start = body.as_ptr() as usize - text.as_ptr() as usize;
                 let run = self.open.entry((owner(), key)).or_default();
-                run.pieces.push(Piece {
-                    start: run.text.len(),
-                    text: number,
-                    body: start..start + body.len(),
-                });
-                run.text.extend_from_slice(&json::decode(body).text);
+                run.push(number, start..start + body.len(), &json::decode(body).text);
             }
             Step::Ends(key) => {
                 if let Some(run) = self.open.remove(&(owner(), key)) {
@@ -164,7 +161,50 @@ impl Joined {
     }
 }
 
+/// The arrays of texts in a document whose elements may be lines of one: those with a private key in them.
+pub(crate) fn lists(text: &[u8]) -> Vec<Run> {
+    let mut lists: Vec<Run> = Vec::new();
+    if memchr::memmem::find(text, b"PRIVATE KEY").is_none() {
+        return lists;
+    }
+    let mut end = None;
+    walk(text, |leaf, body, _| {
+        let follows = end.take().is_some_and(|end: usize| {
+            let between = text[end + 1..body.start].trim_ascii_end();
+            let between = between.strip_suffix(b"\"").map(<[u8]>::trim_ascii);
+            leaf != Leaf::Number && between == Some(b",")
+        });
+        if matches!(leaf, Leaf::Text | Leaf::Beside) {
+            end = Some(body.end);
+            if !follows {
+                lists.push(Run::default());
+            }
+            if let Some(list) = lists.last_mut() {
+                if !list.text.is_empty() && !list.text.ends_with(b"\n") {
+                    list.text.push(b'\n');
+                }
+                let line = json::decode(&text[body.clone()]).text;
+                list.push(0, body, &line);
+            }
+        }
+    });
+    lists.retain(|list| {
+        list.pieces.len() > 1 && memchr::memmem::find(&list.text, b"PRIVATE KEY").is_some()
+    });
+    lists
+}
+
 impl Run {
+    fn push(&mut self, number: usize, body: Range<usize>, text: &[u8]) {
+        self.pieces.push(Piece {
+            start: self.text.len(),
+            length: text.len(),
+            text: number,
+            body,
+        });
+        self.text.extend_from_slice(text);
+    }
+
     /// Finds in what the run joins to, as finds in its pieces: each with the number of its text. The first piece gets what stands in the
     /// find's place.
     pub fn spread<'t>(
@@ -176,17 +216,10 @@ impl Run {
         for hit in hits {
             let mut with = json::encode(&hit.with);
             let first = self.pieces.partition_point(|p| p.start <= hit.span.start) - 1;
-            for (at, piece) in self
-                .pieces
-                .iter()
-                .enumerate()
-                .skip(first)
-                .take_while(|(_, p)| p.start < hit.span.end)
-            {
-                let next = self.pieces.get(at + 1);
-                let end = next.map_or(self.text.len(), |next| next.start);
+            let pieces = self.pieces.iter().skip(first);
+            for piece in pieces.take_while(|p| p.start < hit.span.end) {
                 let local = hit.span.start.max(piece.start) - piece.start
-                    ..hit.span.end.min(end) - piece.start;
+                    ..hit.span.end.min(piece.start + piece.length) - piece.start;
                 if local.is_empty() {
                     continue;
                 }

@@ -3,7 +3,7 @@
 //! Data only. A function here would be one that blinds both.
 
 /// Ends of names whose values are secrets.
-pub const SECRET_NAMES: [&str; 38] = [
+pub const SECRET_NAMES: [&str; 39] = [
     "password",
     "passwd",
     "passwort",
@@ -42,6 +42,7 @@ pub const SECRET_NAMES: [&str; 38] = [
     "authorization",
     "setcookie",
     "keymaterial",
+    "secretkeybase",
 ];
 
 /// Ends of names whose values are secrets when they look like one.
@@ -86,6 +87,13 @@ pub const HARMLESS_NAMES: [&str; 26] = [
     "keyboard",
     "trespass",
     "websocketkey",
+];
+
+/// Members of an object that name another member of it, and that one: `{"name": "DB_PASSWORD", "value": "…"}`.
+pub const PAIRS: [(&str, &str); 3] = [
+    ("name", "value"),
+    ("key", "value"),
+    ("parameterkey", "parametervalue"),
 ];
 
 /// What may stand behind the telling end of a name.

@@ -2,9 +2,12 @@
 
 use std::ops::Range;
 
-use memchr::{memchr, memmem, memrchr};
+use memchr::{memchr2, memmem, memrchr};
 
 use crate::bounds::MAX_PEM;
+
+/// More than this in front of a key's lines is no prefix of them.
+const MAX_AHEAD: usize = 128;
 
 /// From its first line's `-BEGIN ` (at `start`, that line ending at `header`) to the end of the key: its last line, or where
 /// lines stop to look like a key's.
@@ -16,10 +19,16 @@ pub(crate) fn from_first_line(text: &[u8], start: usize, header: usize) -> Range
             .take_while(|b| **b == b'-')
             .count();
     let within = &text[header..(header + MAX_PEM).min(text.len())];
+    let near = start.saturating_sub(MAX_AHEAD);
+    let ahead = text[near..start]
+        .iter()
+        .rev()
+        .take_while(|b| !matches!(b, b'\n' | b'\r'))
+        .count();
     // of the lines that look like a key's, and of whatever stands before the last line of the same kind
-    let mut end = body(within);
-    if let Some(last) = memmem::find(&within[..(end + 16).min(within.len())], b"-END ")
-        && last <= end + 8
+    let mut end = body(within, ahead);
+    if let Some(last) = memmem::find(&within[..(end + 16 + ahead).min(within.len())], b"-END ")
+        && last <= end + 8 + ahead
         && let Some(close) = memmem::find(&within[last..], b"KEY").map(|n| last + n)
         && close < last + 64
     {
@@ -57,12 +66,13 @@ pub(crate) fn before_last_line(text: &[u8], start: usize, end: usize) -> Option<
     (first < dashes).then_some(first..end)
 }
 
-/// How long the body of a key is.
-fn body(text: &[u8]) -> usize {
+/// How long the body of a key is of which every line has about so much in front: a time, a file's name.
+fn body(text: &[u8], ahead: usize) -> usize {
     let (mut at, mut end) = (0, 0);
     while at < text.len() {
-        let next = memchr(b'\n', &text[at..]).map_or(text.len(), |n| at + n + 1);
+        let next = memchr2(b'\n', b'\r', &text[at..]).map_or(text.len(), |n| at + n + 1);
         match line(&text[at..next]) {
+            Line::Other if is_behind(&text[at..next], ahead) => end = next,
             Line::Body => end = next,
             Line::Blank => {}
             Line::Other => {
@@ -88,6 +98,14 @@ fn flat_body(line: &[u8]) -> usize {
         }
         end = start + word;
     }
+}
+
+/// Whether a line is one of a key's behind what every line has in front, give or take a few characters.
+fn is_behind(line: &[u8], ahead: usize) -> bool {
+    let line = line.trim_ascii_end();
+    let word = line.iter().rev().take_while(|b| is_body(**b)).count();
+    let front = line.len() - word;
+    (1..MAX_AHEAD).contains(&ahead) && word > 0 && front > 0 && front.abs_diff(ahead) <= 4
 }
 
 #[derive(PartialEq)]
@@ -165,6 +183,19 @@ mod tests {
         assert_eq!(found(numbered), &numbered[2..numbered.len() - 6]);
         let flat = KEY.replace('\n', " ");
         assert_eq!(found(&flat), flat);
+    }
+
+    #[test]
+    fn lines_may_have_something_in_front() {
+        for front in ["id_rsa:7:", "2026-11-30T12:00:00Z stdout F ", "web-1  | "] {
+            let text = format!(
+                "{front}{}\n{front}and so on.",
+                KEY.replace('\n', &format!("\n{front}"))
+            );
+            let span = found(&text);
+            assert!(span.ends_with("KEY-----"), "{span}");
+        }
+        assert_eq!(found(&KEY.replace('\n', "\r")), KEY.replace('\n', "\r"));
     }
 
     #[test]

@@ -177,7 +177,13 @@ impl Redactor {
     }
 
     /// Scans what a run says; a find takes out the run.
-    fn unpacked(&self, bytes: &[u8], span: &Range<usize>, scan: &mut Scan, hits: &mut Vec<Hit>) {
+    pub(crate) fn unpacked(
+        &self,
+        bytes: &[u8],
+        span: &Range<usize>,
+        scan: &mut Scan,
+        hits: &mut Vec<Hit>,
+    ) {
         let inflated = if self.stages.runs(Stage::Gzip) {
             packed::inflate(bytes)
         } else {

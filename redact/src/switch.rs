@@ -23,6 +23,10 @@ pub enum Stage {
     Base64,
     /// gzip and zlib.
     Gzip,
+    /// `&quot;` and its like.
+    Entities,
+    /// Arrays of bytes.
+    Bytes,
     /// Escape sequences of terminals.
     Ansi,
     /// Deltas as the text they join to.

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use crate::json;
+use crate::lists::PAIRS;
 
 /// What stands there.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -11,6 +12,8 @@ pub(crate) enum Leaf {
     Key,
     /// A string; its body without quotes.
     Text,
+    /// A string of an array, behind the one that is its key: the second of two, behind an option, or a header's.
+    Beside,
     /// A number.
     Number,
 }
@@ -20,13 +23,16 @@ pub(crate) enum Leaf {
 struct Open {
     /// In an object the last key; in an array the key that the array stands under.
     key: Option<Range<usize>>,
-    /// The value of this object's `name` or `key`: the key of its `value`.
+    /// The value of this object's `name` or `key`, or else what the object stands under: the key of its `value`.
     named: Option<Range<usize>>,
     array: bool,
+    /// Of an array the element before, if it was a string, and how many there were.
+    before: Option<Range<usize>>,
+    count: usize,
 }
 
 /// Calls `found` for every leaf of a valid JSON text, in order, with its place and the place of its key. Elements of an array
-/// stand under the array's key; the `value` beside a `name` stands under that name.
+/// stand under the array's key; the `value` beside a `name` stands under that name, else under the key of its object.
 pub(crate) fn walk(text: &[u8], mut found: impl FnMut(Leaf, Range<usize>, Option<Range<usize>>)) {
     let mut open: Vec<Open> = Vec::new();
     let mut at = 0;
@@ -49,22 +55,34 @@ pub(crate) fn walk(text: &[u8], mut found: impl FnMut(Leaf, Range<usize>, Option
                     found(Leaf::Key, body, None);
                     at = colon + 1;
                 } else {
-                    found(Leaf::Text, body.clone(), key(text, &open));
+                    let next = colon.map(|next| text[next]);
+                    match beside(text, &open, next) {
+                        Some(key) => found(Leaf::Beside, body.clone(), Some(key)),
+                        None => found(Leaf::Text, body.clone(), key(text, &open)),
+                    }
                     name(text, &mut open, body);
                 }
                 continue;
             }
-            b'{' => open.push(Open::default()),
+            b'{' => open.push(Open {
+                named: open.last().and_then(|o| o.key.clone()),
+                ..Open::default()
+            }),
             b'[' => {
                 let key = open.last().and_then(|o| o.key.clone());
                 open.push(Open {
                     key,
-                    named: None,
                     array: true,
+                    ..Open::default()
                 });
             }
             b'}' | b']' => {
                 open.pop();
+            }
+            b',' => {
+                if let Some(array) = open.last_mut() {
+                    array.count += 1;
+                }
             }
             b'-' | b'0'..=b'9' => {
                 let length = text[at..]
@@ -85,21 +103,41 @@ pub(crate) fn walk(text: &[u8], mut found: impl FnMut(Leaf, Range<usize>, Option
 fn key(text: &[u8], open: &[Open]) -> Option<Range<usize>> {
     let last = open.last()?;
     let key = last.key.clone()?;
-    if !last.array && text[key.clone()].eq_ignore_ascii_case(b"value") {
+    let is_value =
+        |(_, value): &(&str, &str)| text[key.clone()].eq_ignore_ascii_case(value.as_bytes());
+    if !last.array && PAIRS.iter().any(is_value) {
         return last.named.clone().or(Some(key));
     }
     Some(key)
 }
 
+/// The string in front of an element, where that is its name; `next` is what stands behind the element.
+fn beside(text: &[u8], open: &[Open], next: Option<u8>) -> Option<Range<usize>> {
+    let array = open.last().filter(|o| o.array)?;
+    let before = array.before.clone()?;
+    // names and values of headers, in turns
+    let of_headers = array.key.clone().is_some_and(|key| {
+        text[key].to_ascii_lowercase().ends_with(b"headers") && array.count % 2 == 1
+    });
+    let of_pair = array.count == 1 && next == Some(b']');
+    let option = matches!(
+        text[before.clone()],
+        [b'-', b'-', b'a'..=b'z' | b'A'..=b'Z', ..]
+    );
+    (of_headers || of_pair || option).then_some(before)
+}
+
 /// Remembers the value of a `name` for the `value` that may follow.
 fn name(text: &[u8], open: &mut [Open], body: Range<usize>) {
-    if let Some(object) = open.last_mut().filter(|o| !o.array)
-        && let Some(key) = object.key.clone()
-        && [&b"name"[..], b"key"]
+    let Some(last) = open.last_mut() else { return };
+    if last.array {
+        last.before = Some(body);
+    } else if let Some(key) = last.key.clone()
+        && PAIRS
             .iter()
-            .any(|n| text[key.clone()].eq_ignore_ascii_case(n))
+            .any(|(name, _)| text[key.clone()].eq_ignore_ascii_case(name.as_bytes()))
     {
-        object.named = Some(body);
+        last.named = Some(body);
     }
 }
 

@@ -1,14 +1,17 @@
 //! Text without what a terminal does not print.
 
-use memchr::memchr2;
+use memchr::{memchr2, memchr3};
 
 use super::{Builder, View};
 
 const ESC: u8 = 0x1b;
 
 /// Takes escape sequences (colours, links, titles) and invisible characters out: U+200B to U+200F, U+202A to U+202E, U+2060 to U+206F,
-/// U+FEFF; `None` when there are none.
+/// U+FEFF, U+00AD, and every second byte of a text of two bytes a letter where they are zero; `None` when there are none.
 pub fn strip(text: &[u8]) -> Option<View<'_>> {
+    if memchr3(ESC, 0xe2, 0xef, text).is_none() && memchr2(0, 0xc2, text).is_none() {
+        return None;
+    }
     let first = next(text, 0)?.0;
     let mut view = Builder::new(text, first);
     while let Some((at, length)) = next(text, view.at()) {
@@ -22,9 +25,17 @@ pub fn strip(text: &[u8]) -> Option<View<'_>> {
 fn next(text: &[u8], from: usize) -> Option<(usize, usize)> {
     let mut at = from;
     loop {
-        at += memchr::memchr3(ESC, 0xe2, 0xef, text.get(at..)?)?;
+        at += text
+            .get(at..)?
+            .iter()
+            .position(|b| matches!(*b, 0 | ESC | 0xc2 | 0xe2 | 0xef))?;
         let length = match text[at] {
             ESC => sequence(&text[at..]),
+            // zeroes that end words stand alone
+            0 => usize::from(
+                text.get(at + 2) == Some(&0) || at.checked_sub(2).is_some_and(|n| text[n] == 0),
+            ),
+            0xc2 if text.get(at + 1) == Some(&0xad) => 2,
             _ => match text.get(at..at + 3) {
                 Some(
                     [0xe2, 0x80, 0x8b..=0x8f | 0xaa..=0xae]
@@ -77,6 +88,8 @@ mod tests {
         assert_eq!(&view.text[..], b"tok abcdef!?");
         let span = view.origin(4..10);
         assert_eq!(&text[span], b"abc\x1b[0mdef");
-        assert!(strip("plain – text".as_bytes()).is_none());
+        assert!(strip("plain – text « ö ".as_bytes()).is_none());
+        let wide = strip(b"t\0o\0k\0 of a\0list\0\xc2\xad").expect("there are some");
+        assert_eq!(&wide.text[..], b"tok of a\0list\0");
     }
 }

@@ -106,12 +106,20 @@ fn is_printable(byte: u8) -> bool {
 
 /// Whether decoded bytes are likely to be text.
 pub fn is_text(bytes: &[u8]) -> bool {
+    let zeroes = bytes.iter().filter(|b| **b == 0).count();
+    // two bytes a letter
+    let length = bytes.len()
+        - if zeroes * 5 >= bytes.len() * 2 {
+            zeroes
+        } else {
+            0
+        };
     let printable = bytes
         .iter()
         .filter(|b| is_printable(**b) || **b >= 0x80)
         .count();
     let ascii = bytes.iter().filter(|b| is_printable(**b)).count();
-    printable * 20 >= bytes.len() * 19 && ascii * 10 >= bytes.len() * 7
+    printable * 20 >= length * 19 && ascii * 10 >= length * 7
 }
 
 fn is_compressed(bytes: &[u8]) -> bool {

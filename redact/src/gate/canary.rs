@@ -43,6 +43,9 @@ pub(super) fn missed(gate: &Gate) -> Vec<String> {
         ID,
         &[&line(&CANARY.replace("ghp", r"\u0067\u0068p"))],
     );
+    plant("entities", ID, &[&line(&CANARY.replace('_', "&#95;"))]);
+    let bytes = serde_json::to_string(CANARY.as_bytes()).unwrap_or_default();
+    plant("bytes", ID, &[&bytes]);
     plant("percent", ID, &[&line(&CANARY.replace('_', "%5F"))]);
     plant(
         "ansi",

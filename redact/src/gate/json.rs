@@ -7,7 +7,10 @@ use serde::de::IgnoredAny;
 
 use super::look::Look;
 use super::unpack;
-use crate::bounds::{MAX_GATE_OPEN, MAX_GATE_TEXT};
+use super::values::Place;
+use crate::bounds::{MAX_GATE_OPEN, MAX_GATE_TEXT, MIN_BASE64};
+use crate::lists::PAIRS;
+use crate::switch::Stage;
 
 /// Looks at a text as a JSON object or array; whether it is one.
 pub(super) fn document(text: &[u8], look: &mut Look<'_>) -> bool {
@@ -44,9 +47,17 @@ struct Open {
     is_array: bool,
     /// In an object the last key; in an array the name that the array stands under.
     key: Vec<u8>,
-    /// What this object's `name` or `key` says: the name of its `value`.
+    /// What this object's `name` or `key` says, or else what it stands under: the name of its `value`.
     names: Option<Vec<u8>>,
+    /// Elements of this array that are over, and the last one if it is a short text.
+    elements: usize,
+    last: Option<Vec<u8>>,
+    /// What its elements are as bytes, as long as they are.
+    bytes: Vec<u8>,
 }
+
+/// Longer texts name nothing.
+const MAX_NAME: usize = 128;
 
 /// Where the reading is.
 enum State {
@@ -157,8 +168,13 @@ impl Reader {
         if at + length < piece.len() {
             self.state = State::Between;
             let raw = std::mem::take(&mut self.raw);
-            if raw.iter().all(u8::is_ascii_digit) {
-                look.number(self.name(), &raw);
+            look.number(self.name(), &raw);
+            if let Some(array) = self.open.last_mut().filter(|open| open.is_array) {
+                let number = std::str::from_utf8(&raw).unwrap_or_default();
+                match number.parse() {
+                    Ok(byte) if array.bytes.len() == array.elements => array.bytes.push(byte),
+                    _ => {}
+                }
             }
         }
         at + length
@@ -173,7 +189,7 @@ impl Reader {
                 self.is_key(text, look);
                 return;
             }
-            self.is_value(text, look);
+            self.is_value(text, byte, look);
         }
         match byte {
             b'"' => self.state = State::Text(false),
@@ -182,18 +198,33 @@ impl Reader {
                     return look.find("gate-depth");
                 }
                 let is_array = byte == b'[';
-                let key = match self.open.last() {
-                    Some(open) if is_array => open.key.clone(),
-                    _ => Vec::new(),
+                let above = self.open.last().map(|open| open.key.clone());
+                let above = above.filter(|key| !key.is_empty());
+                let open = if is_array {
+                    Open {
+                        is_array,
+                        key: above.unwrap_or_default(),
+                        ..Open::default()
+                    }
+                } else {
+                    Open {
+                        names: above,
+                        ..Open::default()
+                    }
                 };
-                self.open.push(Open {
-                    is_array,
-                    key,
-                    names: None,
-                });
+                self.open.push(open);
+            }
+            b',' => {
+                if let Some(open) = self.open.last_mut() {
+                    open.elements += 1;
+                }
             }
             b'}' | b']' => {
-                self.open.pop();
+                let bytes = self.open.pop().map(|open| open.bytes).unwrap_or_default();
+                if bytes.len() >= MIN_BASE64 && look.runs(Stage::Bytes) {
+                    self.allow(bytes.len(), look);
+                    look.unpacked(&bytes);
+                }
             }
             b'-' | b'0'..=b'9' => {
                 self.raw.push(byte);
@@ -211,19 +242,33 @@ impl Reader {
         }
     }
 
-    fn is_value(&mut self, text: Vec<u8>, look: &mut Look<'_>) {
+    /// A text that is no key; `next` stands behind it.
+    fn is_value(&mut self, text: Vec<u8>, next: u8, look: &mut Look<'_>) {
         self.allow(text.len(), look);
-        match self.name() {
-            b"" => look.bare_text(&text),
-            name => look.named_text(name, &text),
+        match (self.name_in_front(next), self.name()) {
+            (Some(name), _) => look.named_text(name, &text, Place::Apart),
+            (None, b"") => look.bare_text(&text),
+            (None, name) => look.named_text(name, &text, Place::Json),
         }
-        if let Some(object) = self.open.last_mut().filter(|open| !open.is_array)
-            && [&b"name"[..], b"key"]
-                .iter()
-                .any(|name| object.key.eq_ignore_ascii_case(name))
-        {
-            object.names = Some(text);
+        let Some(open) = self.open.last_mut() else {
+            return;
+        };
+        if open.is_array {
+            open.last = Some(text).filter(|text| text.len() <= MAX_NAME);
+        } else if is_any(&open.key, PAIRS.map(|(name, _)| name)) {
+            open.names = Some(text);
         }
+    }
+
+    /// The text in front of an element that names it: in pairs, behind options, among headers.
+    fn name_in_front(&self, next: u8) -> Option<&[u8]> {
+        let array = self.open.last().filter(|open| open.is_array)?;
+        let name = array.last.as_deref()?;
+        let headers = array.key.to_ascii_lowercase().ends_with(b"headers");
+        let in_turns = headers && array.elements % 2 == 1;
+        let is_pair = array.elements == 1 && next == b']';
+        let is_option = name.starts_with(b"--") && name.get(2).is_some_and(u8::is_ascii_alphabetic);
+        (in_turns || is_pair || is_option).then_some(name)
     }
 
     /// What a value stands under; the `value` beside a `name` stands under that name.
@@ -232,7 +277,9 @@ impl Reader {
             return b"";
         };
         match &open.names {
-            Some(name) if !open.is_array && open.key.eq_ignore_ascii_case(b"value") => name,
+            Some(name) if !open.is_array && is_any(&open.key, PAIRS.map(|(_, value)| value)) => {
+                name
+            }
             _ => &open.key,
         }
     }
@@ -242,4 +289,10 @@ impl Reader {
             look.allow(bytes);
         }
     }
+}
+
+fn is_any(key: &[u8], names: [&str; PAIRS.len()]) -> bool {
+    names
+        .iter()
+        .any(|name| key.eq_ignore_ascii_case(name.as_bytes()))
 }

@@ -119,6 +119,8 @@ impl<'g> Look<'g> {
         let printed = unpack::printed(text).filter(|_| self.runs(Stage::Ansi));
         let printed =
             printed.or_else(|| unpack::unpercent(text).filter(|_| self.runs(Stage::Percent)));
+        let printed =
+            printed.or_else(|| unpack::unentitied(text).filter(|_| self.runs(Stage::Entities)));
         if let Some(next) =
             printed.or_else(|| unpack::unescaped(text).filter(|_| self.runs(Stage::Unescape)))
         {
@@ -163,11 +165,11 @@ impl<'g> Look<'g> {
     }
 
     /// A text of JSON and the name that it stands under.
-    pub fn named_text(&mut self, name: &[u8], text: &[u8]) {
+    pub fn named_text(&mut self, name: &[u8], text: &[u8], place: Place) {
         let Said { kind, opaque } = self.names.said(name);
         if let Some(kind) = kind
             && self.runs(Stage::Keys)
-            && values::is_secret(kind, text, Place::Json)
+            && values::is_secret(kind, text, place)
         {
             self.find("sensitive-key");
         }
@@ -185,7 +187,7 @@ impl<'g> Look<'g> {
         self.opaque = was;
     }
 
-    /// A whole number of JSON.
+    /// A number of JSON.
     pub fn number(&mut self, name: &[u8], digits: &[u8]) {
         if self.names.said(name).kind == Some(Kind::Sure)
             && digits.len() >= 4
@@ -193,8 +195,11 @@ impl<'g> Look<'g> {
         {
             self.find("sensitive-key");
         }
+        // what a table of floats makes of whole numbers
+        let whole = digits.strip_suffix(b".0").unwrap_or(digits);
         if self.gate.profile != Profile::Secrets
-            && digits::is_card(digits, false)
+            && whole.iter().all(u8::is_ascii_digit)
+            && digits::is_card(whole, false)
             && self.gate.stages.runs_rule("card")
         {
             self.find("card");

@@ -26,7 +26,11 @@ enum Printing {
 
 /// The text without what a terminal does not print, invisible characters among it; `None` when there is nothing of it.
 pub(super) fn printed(text: &[u8]) -> Option<Vec<u8>> {
-    let first = memchr::memchr3(0x1b, 0xe2, 0xef, text)?;
+    let shown = memchr::memchr3(0x1b, 0xe2, 0xef, text);
+    let first = match (shown, memchr::memchr2(0, 0xc2, text)) {
+        (Some(one), Some(other)) => one.min(other),
+        (one, other) => one.or(other)?,
+    };
     let mut out = Vec::with_capacity(text.len());
     out.extend_from_slice(&text[..first]);
     let (mut state, mut at) = (Printing::Yes, first);
@@ -38,8 +42,18 @@ pub(super) fn printed(text: &[u8]) -> Option<Vec<u8>> {
                 at += 3;
                 continue;
             }
+            (Printing::Yes, 0xc2) if text[at..].starts_with("\u{ad}".as_bytes()) => {
+                at += 2;
+                continue;
+            }
+            // of a text of two bytes a letter
+            (Printing::Yes, 0) if text.get(at + 2) == Some(&0) || at >= 2 && text[at - 2] == 0 => {
+                at += 1;
+                continue;
+            }
             (Printing::Yes, _) => {
-                let end = memchr::memchr3(0x1b, 0xe2, 0xef, &text[at + 1..]);
+                let of_note = |b: &u8| [0, 0x1b, 0xc2, 0xe2, 0xef].contains(b);
+                let end = text[at + 1..].iter().position(of_note);
                 let end = end.map_or(text.len(), |n| at + 1 + n);
                 out.extend_from_slice(&text[at..end]);
                 at = end;
@@ -112,6 +126,50 @@ pub(super) fn unpercent(text: &[u8]) -> Option<Vec<u8>> {
         rest = &rest[plain..];
     }
     (out.len() < text.len()).then_some(out)
+}
+
+/// The text with its entities of HTML resolved; `None` when there are none.
+pub(super) fn unentitied(text: &[u8]) -> Option<Vec<u8>> {
+    memchr::memchr(b'&', text)?;
+    let mut out = Vec::with_capacity(text.len());
+    let mut pieces = text.split(|b| *b == b'&');
+    out.extend_from_slice(pieces.next().unwrap_or_default());
+    for piece in pieces {
+        let name_end = piece.iter().take(9).position(|b| *b == b';');
+        let meant = name_end.and_then(|end| entity(std::str::from_utf8(&piece[..end]).ok()?));
+        match (meant, name_end) {
+            (Some(meant), Some(end)) => {
+                out.extend_from_slice(meant.encode_utf8(&mut [0; 4]).as_bytes());
+                out.extend_from_slice(&piece[end + 1..]);
+            }
+            _ => {
+                out.push(b'&');
+                out.extend_from_slice(piece);
+            }
+        }
+    }
+    (out.len() < text.len()).then_some(out)
+}
+
+fn entity(name: &str) -> Option<char> {
+    if let Some(number) = name.strip_prefix('#') {
+        let code = match number.strip_prefix(['x', 'X']) {
+            Some(digits) => u32::from_str_radix(digits, 16),
+            None => number.parse(),
+        };
+        return char::from_u32(code.ok()?);
+    }
+    let named = [
+        ("amp", '&'),
+        ("lt", '<'),
+        ("gt", '>'),
+        ("quot", '"'),
+        ("apos", '\''),
+        ("nbsp", ' '),
+        ("colon", ':'),
+        ("equals", '='),
+    ];
+    named.iter().find(|(of, _)| *of == name).map(|(_, c)| *c)
 }
 
 /// The text with its backslashes resolved once; `None` when there are none.
@@ -272,15 +330,21 @@ pub(super) fn inflated(bytes: &[u8], limit: usize) -> Result<Option<Vec<u8>>, ()
 
 /// Whether bytes are likely to be text: nineteen of twenty are printed or of another script, seven of ten are printed.
 pub(super) fn is_text(bytes: &[u8]) -> bool {
-    let (mut printed, mut others) = (0, 0);
+    let (mut printed, mut others, mut zeroes) = (0, 0, 0);
     for byte in bytes {
         match byte {
             9 | 10 | 13 | 32..=126 => printed += 1,
             128.. => others += 1,
+            0 => zeroes += 1,
             _ => {}
         }
     }
-    (printed + others) * 20 >= bytes.len() * 19 && printed * 10 >= bytes.len() * 7
+    let mut length = bytes.len();
+    // of two bytes a letter
+    if zeroes * 5 >= length * 2 {
+        length -= zeroes;
+    }
+    (printed + others) * 20 >= length * 19 && printed * 10 >= length * 7
 }
 
 /// Whether a stretch of 24 bytes reads like text.

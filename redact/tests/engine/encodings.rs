@@ -152,12 +152,76 @@ fn digits_behind_a_prefix() {
 #[test]
 fn what_shows_nothing_hides_nothing() {
     for sign in [
-        '\u{200b}', '\u{200e}', '\u{202e}', '\u{2060}', '\u{2066}', '\u{feff}',
+        '\u{ad}', '\u{200b}', '\u{200e}', '\u{202e}', '\u{2060}', '\u{2066}', '\u{feff}',
     ] {
         let text = format!("it is {}{sign}{}", &PAT[..20], &PAT[20..]);
         assert_gone(&text, &PAT[4..20]);
         assert_gone(&text, &PAT[20..]);
     }
+}
+
+#[test]
+fn texts_of_two_bytes_a_letter() {
+    use base64::Engine;
+    let text = format!("token: {PAT}\r\n");
+    let little: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let big: Vec<u8> = text.encode_utf16().flat_map(u16::to_be_bytes).collect();
+    for bytes in [little, big] {
+        let packed = base64::engine::general_purpose::STANDARD.encode(&bytes);
+        assert_gone(&packed, &packed[40..60]);
+        let raw = String::from_utf8(bytes).unwrap();
+        assert_gone(&raw, &raw[40..60]);
+        let quoted = json!({"out": raw}).to_string();
+        assert_gone(&quoted, &quoted[100..140]);
+    }
+    // zeroes between words join nothing
+    let list = "DB_USER=ada\0HOME=/home/ada\0";
+    assert_eq!(clean(&redactor(), list), list);
+}
+
+#[test]
+fn markup() {
+    assert_gone(
+        "<div data-props=\"{&quot;password&quot;:&quot;hunter2hunter2&quot;}\">",
+        "hunter2",
+    );
+    assert_gone("password&#61;hunter2hunter2", "hunter2");
+    let page = "<a href=\"?a=1&amp;token=&lt;token&gt;\">&quot;no secrets&quot;</a>";
+    assert_eq!(clean(&redactor(), page), page);
+}
+
+#[test]
+fn arrays_of_bytes() {
+    let bytes = format!("export GITHUB_TOKEN={PAT}\n").into_bytes();
+    let piece = serde_json::to_string(&bytes[30..50])
+        .unwrap()
+        .replace(['[', ']'], "");
+    assert_gone(
+        &json!({"type": "Buffer", "data": bytes}).to_string(),
+        &piece,
+    );
+    let pretty =
+        serde_json::to_string_pretty(&json!({"n": 1, "data": bytes, "z": [1, 2]})).unwrap();
+    let out = clean(&redactor(), &pretty);
+    let read: serde_json::Value = serde_json::from_str(&out).expect("JSON stays JSON");
+    assert_eq!((&read["n"], &read["z"]), (&json!(1), &json!([1, 2])));
+    assert_eq!(read["data"].as_array().map(Vec::len), Some(1));
+    let numbers = json!((0..200).collect::<Vec<u8>>()).to_string();
+    assert_eq!(clean(&redactor(), &numbers), numbers);
+}
+
+#[test]
+fn keys_over_lines_that_are_elements() {
+    let lines: Vec<String> = ["-----BEGIN PRIVATE KEY-----"]
+        .into_iter()
+        .chain(std::iter::repeat_n("MIIEowIBAAKCAQEAtn5vcm1hbAk93hf", 4))
+        .chain(["ab==", "-----END PRIVATE KEY-----", "print(1)"])
+        .map(|line| format!("{line}\n"))
+        .collect();
+    let notebook = json!({"cells": [{"source": lines, "outputs": []}]}).to_string();
+    assert_gone(&notebook, "MIIEow");
+    let out = clean(&redactor(), &notebook);
+    assert!(out.contains("print(1)") && !out.contains("ab=="), "{out}");
 }
 
 /// An archive is no text, but tokens in it are told by what they begin with.

@@ -17,6 +17,7 @@ mod properties;
 mod rules;
 mod stages;
 mod stream;
+mod written;
 
 use bex_redact::{Conversation, Gate, Profile, Redactor, TokenKey};
 

@@ -41,6 +41,18 @@ fn every_decoder_is_needed() {
             format!("?t={}", PAT.replace('_', "%5F")),
             PAT[4..].to_owned(),
         ),
+        (
+            Stage::Entities,
+            format!("<a>{}</a>", PAT.replace('_', "&#95;")),
+            PAT[4..].to_owned(),
+        ),
+        (
+            Stage::Bytes,
+            json!({"data": PAT.as_bytes()}).to_string(),
+            json!(PAT.as_bytes()[4..])
+                .to_string()
+                .replace(['[', ']'], ""),
+        ),
         (Stage::Hex, hex(PAT.as_bytes()), hex(PAT.as_bytes())),
         (Stage::Base64, STANDARD.encode(PAT), STANDARD.encode(PAT)),
         (Stage::Gzip, packed.clone(), packed),
@@ -132,6 +144,8 @@ fn a_gate_without_a_stage_does_not_serve() {
         Stage::Json,
         Stage::Unescape,
         Stage::Percent,
+        Stage::Entities,
+        Stage::Bytes,
         Stage::Hex,
         Stage::Base64,
         Stage::Gzip,
