@@ -351,8 +351,13 @@ impl Redactor {
         let mut bytes = ByteArray::default();
         walk(text, |leaf, body, key| {
             let raw = &text[body.clone()];
-            if !(leaf == Leaf::Number && bytes.takes(text, raw, &body)) {
+            let is_number = leaf == Leaf::Number;
+            if !(is_number && bytes.takes(text, raw, &body)) && bytes.ended() {
                 self.bytes(std::mem::take(&mut bytes), scan, hits);
+                if is_number {
+                    // the first of the next array
+                    bytes.takes(text, raw, &body);
+                }
             }
             if leaf == Leaf::Key {
                 if raw.len() >= MIN_TEXT {
@@ -467,6 +472,11 @@ struct ByteArray {
 }
 
 impl ByteArray {
+    /// Whether there were any.
+    fn ended(&self) -> bool {
+        !self.bytes.is_empty()
+    }
+
     /// Whether a number is a byte, and the first or the next.
     fn takes(&mut self, text: &[u8], raw: &[u8], at: &Range<usize>) -> bool {
         let byte = std::str::from_utf8(raw).ok().and_then(|n| n.parse().ok());

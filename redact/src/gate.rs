@@ -143,6 +143,7 @@ impl Gate {
 
     /// Lets one JSON document of any length through, or not: an envelope in its spool file. It is read once, piece by piece; the memory
     /// that it takes is bounded by its longest text ([`crate::bounds::MAX_GATE_TEXT`]), not by its length. What is no JSON is refused.
+    /// Deltas are not joined over elements of the document itself: who has such gives them to [`Self::check`], line by line.
     ///
     /// # Errors
     /// When it cannot be read, or anything is left in it.

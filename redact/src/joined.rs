@@ -15,8 +15,12 @@ use crate::join::{Fields, RunKey, Step, body_of, step};
 use crate::json;
 use crate::walk::{Leaf, walk};
 
-/// What the type of every delta has.
-static DELTA: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new("-delta"));
+/// What every delta has, in its type or as a key.
+static DELTA: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new("delta"));
+/// What a text has that is a private key, or part of one.
+static PRIVATE_KEY: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new("PRIVATE KEY"));
+/// Shorter texts do not hold two deltas.
+const TWO: usize = 48;
 /// Letters of a type may be written so.
 static ESCAPE: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new("\\u"));
 /// Parts that end runs are shorter.
@@ -78,9 +82,10 @@ struct Record<'a> {
 
 /// Whether deltas in one text may join: there are two.
 pub(crate) fn may_join(text: &[u8]) -> bool {
-    DELTA.find_iter(text).nth(1).is_some()
-        || (DELTA.find(text).is_some() || memchr::memmem::find(text, b"delta").is_some())
-            && ESCAPE.find(text).is_some()
+    text.len() >= TWO
+        && DELTA.find(text).is_some()
+        && (memchr::memmem::find_iter(text, "-delta").nth(1).is_some()
+            || ESCAPE.find(text).is_some())
 }
 
 impl Joined {
@@ -164,7 +169,7 @@ impl Joined {
 /// The arrays of texts in a document whose elements may be lines of one: those with a private key in them.
 pub(crate) fn lists(text: &[u8]) -> Vec<Run> {
     let mut lists: Vec<Run> = Vec::new();
-    if memchr::memmem::find(text, b"PRIVATE KEY").is_none() {
+    if PRIVATE_KEY.find(text).is_none() {
         return lists;
     }
     let mut end = None;
@@ -188,9 +193,7 @@ pub(crate) fn lists(text: &[u8]) -> Vec<Run> {
             }
         }
     });
-    lists.retain(|list| {
-        list.pieces.len() > 1 && memchr::memmem::find(&list.text, b"PRIVATE KEY").is_some()
-    });
+    lists.retain(|list| list.pieces.len() > 1 && PRIVATE_KEY.find(&list.text).is_some());
     lists
 }
 

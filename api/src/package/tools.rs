@@ -33,13 +33,13 @@ pub enum Complaint {
     #[error("the file is larger than a package may be")]
     TooLarge,
     /// It is no JSON, or not that of a package.
-    #[error("the file is no package: {0}")]
+    #[error("the file is no package: {}", shown(.0))]
     NoPackage(serde_json::Error),
     /// It is of a version that this program does not know.
-    #[error("packages of version {0} are not known here")]
+    #[error("packages of version {} are not known here", shown(.0))]
     Version(String),
     /// It is not as the schema says.
-    #[error("the package is not as its schema says: {}", .0.join("; "))]
+    #[error("the package is not as its schema says: {}", shown(&.0.join("; ")))]
     Schema(Vec<String>),
     /// Its name is not that of its content.
     #[error(transparent)]
@@ -132,18 +132,34 @@ pub fn promote(package: &[u8], sha256: Option<&str>, dir: &Path) -> Result<PathB
     Ok(path)
 }
 
+/// What a file says, without what would speak to the terminal.
+fn shown(said: &(impl fmt::Display + ?Sized)) -> String {
+    let plain = |c: char| if c.is_control() { '\u{fffd}' } else { c };
+    said.to_string().chars().map(plain).collect()
+}
+
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (e, s) = (&self.envelope, &self.envelope.sections);
         let name = e.package_id.as_ref().map_or("none", |id| id.as_str());
         let commit = e.producer_commit.as_deref().unwrap_or("unknown");
-        writeln!(f, "package     {name} ({} {})", e.kind, e.correlation_id)?;
-        writeln!(f, "of          {}", e.org_id)?;
-        writeln!(f, "made        {} by {commit}", e.generated_at)?;
+        writeln!(
+            f,
+            "package     {name} ({} {})",
+            e.kind,
+            shown(&e.correlation_id)
+        )?;
+        writeln!(f, "of          {}", shown(&e.org_id))?;
+        writeln!(
+            f,
+            "made        {} by {}",
+            shown(&e.generated_at),
+            shown(commit)
+        )?;
         writeln!(
             f,
             "schema      {} (this program writes {SCHEMA_VERSION})",
-            e.schema_version
+            shown(&e.schema_version)
         )?;
         writeln!(f, "bytes       {}", self.bytes)?;
         writeln!(f, "sha256      {}", self.sha256)?;
@@ -163,7 +179,12 @@ impl fmt::Display for Summary {
             Findings::Partial(_) => writeln!(f, "findings    not joined")?,
         }
         for note in &s.notes {
-            writeln!(f, "partial     {}: {}", note.section, note.provenance)?;
+            writeln!(
+                f,
+                "partial     {}: {}",
+                shown(&note.section),
+                shown(&note.provenance)
+            )?;
         }
         Ok(())
     }

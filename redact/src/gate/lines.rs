@@ -1,6 +1,7 @@
 //! Lines of JSON, data of server-sent events and elements of arrays as parts: what their deltas join to.
 
 use std::collections::HashMap;
+use std::sync::LazyLock;
 
 use memchr::memmem;
 use serde_json::{Map, Value};
@@ -10,6 +11,11 @@ use super::look::Look;
 /// Texts by session, turn, kind and id.
 #[derive(Default)]
 pub(super) struct Joined(HashMap<String, Vec<u8>>);
+
+/// Shorter lines hold no delta: its type alone is longer.
+const SHORTEST: usize = 24;
+/// What every delta has, in its type or as a name.
+static DELTA: LazyLock<memmem::Finder<'_>> = LazyLock::new(|| memmem::Finder::new("delta"));
 
 /// Parts stand so deep in a document at most.
 const LEVELS: usize = 8;
@@ -47,9 +53,12 @@ pub(super) fn data(line: &[u8]) -> &[u8] {
 
 /// What deltas within one text join to: a document's, or its lines'.
 pub(super) fn within(text: &[u8]) -> Vec<Vec<u8>> {
-    let has = |sign: &[u8]| memmem::find(text, sign).is_some();
+    // two of the shortest deltas are longer
+    if text.len() < 2 * SHORTEST || DELTA.find(text).is_none() {
+        return Vec::new();
+    }
     let two = memmem::find_iter(text, "-delta").nth(1).is_some();
-    if !(two || has(b"delta") && has(b"\\u")) {
+    if !two && memmem::find(text, b"\\u").is_none() {
         return Vec::new();
     }
     let mut document = Document::default();
@@ -99,8 +108,7 @@ impl Document {
 
 impl Joined {
     fn line(&mut self, line: &[u8]) {
-        // the shortest delta's type alone is longer
-        if line.len() < 24 {
+        if line.len() < SHORTEST {
             return;
         }
         let telling = [&b"delta"[..], b"-start", b"\\u"]

@@ -206,6 +206,12 @@ fn arrays_of_bytes() {
     let read: serde_json::Value = serde_json::from_str(&out).expect("JSON stays JSON");
     assert_eq!((&read["n"], &read["z"]), (&json!(1), &json!([1, 2])));
     assert_eq!(read["data"].as_array().map(Vec::len), Some(1));
+    let rows = json!([[1, 2], PAT.as_bytes(), [300, 4]]).to_string();
+    let out = clean(&redactor(), &rows);
+    assert!(
+        out.starts_with("[[1,2],[\"[redacted:") && out.ends_with("],[300,4]]"),
+        "{out}"
+    );
     let numbers = json!((0..200).collect::<Vec<u8>>()).to_string();
     assert_eq!(clean(&redactor(), &numbers), numbers);
 }

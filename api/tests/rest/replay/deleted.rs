@@ -191,3 +191,34 @@ async fn a_deletion_waits_for_whoever_records_a_package() {
     world.packager().sweep().await;
     assert_eq!(world.stored(), Vec::<String>::new());
 }
+
+#[tokio::test]
+async fn one_that_cannot_be_removed_keeps_no_other() {
+    let world = world(Place::here()).await;
+    let (stuck, other) = (
+        Execution::record(&world, "demo"),
+        Execution::record(&world, "demo"),
+    );
+    for execution in [&stuck, &other] {
+        world.package(&by("execution", &execution.id)).await;
+        let path = format!("/v1/executions/{}", execution.id);
+        assert_eq!(world.call(ADMIN, "DELETE", &path).await.status, 204);
+    }
+    // something else stands in its place
+    let of_stuck = |keys: Vec<String>| keys.into_iter().find(|key| key.contains(&stuck.id));
+    let key = of_stuck(world.stored()).expect("it is stored");
+    let path = world.packages_dir.path().join("objects").join(&key);
+    std::fs::remove_file(&path).unwrap();
+    std::fs::create_dir(&path).unwrap();
+    a_minute_passes(&world);
+    world.packager().sweep().await;
+    assert_eq!(world.stored(), Vec::<String>::new());
+    assert_eq!(
+        world.sql("SELECT id FROM packages"),
+        stuck.id.to_string(),
+        "it is tried again"
+    );
+    std::fs::remove_dir(&path).unwrap();
+    world.packager().sweep().await;
+    assert_eq!(world.sql("SELECT count(*) FROM packages"), "0");
+}

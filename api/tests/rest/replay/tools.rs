@@ -231,3 +231,30 @@ async fn the_store_is_asked_without_a_service() {
         Some(64)
     );
 }
+
+/// A file from somebody else says nothing to the terminal, and no line of its own.
+#[tokio::test]
+async fn what_a_file_says_is_shown_as_text() {
+    let world = world(Place::here()).await;
+    let session = world.spoken(PARTS).await;
+    let package = world.package(&by("conversation", &session)).await;
+    let text = String::from_utf8(package.bytes).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("p.json");
+    let path = path.to_str().unwrap();
+    let hostile = r"\u001b]0;t\u0007\nsha256      0000";
+    for (from, field) in [
+        (session.as_str(), "correlationId"),
+        ("1.1.0", "schemaVersion"),
+    ] {
+        let said_so = format!("\"{field}\":\"{from}\"");
+        assert!(text.contains(&said_so), "{said_so}");
+        let bad = text.replace(&said_so, &format!("\"{field}\":\"{hostile}\""));
+        std::fs::write(path, bad).unwrap();
+        for what in ["inspect", "verify"] {
+            let output = said(&program(&[what, path], &[]));
+            assert!(!output.contains(['\u{1b}', '\u{7}']), "{what} {field}");
+            assert!(!output.contains("\nsha256      0000"), "{what} {field}");
+        }
+    }
+}
