@@ -3,6 +3,7 @@
 mod files;
 mod packages;
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use bex_api::config::{
@@ -79,10 +80,15 @@ fn main() -> ExitCode {
         Command::Package(command) => packages::run(command, |work| run_to_code(work.build())),
         Command::Smoke(args) => run(bex_api::smoke::smoke(args)),
         Command::Openapi => {
-            print!("{}", bex_api::openapi::generate());
+            say(&bex_api::openapi::generate());
             ExitCode::SUCCESS
         }
     }
+}
+
+/// Prints; a reader that has had enough is no fault.
+fn say(text: &str) {
+    let _ = std::io::stdout().write_all(text.as_bytes());
 }
 
 /// An empty variable counts as unset, as shells and charts write one where they mean the other.

@@ -133,7 +133,7 @@ pub fn run(command: PackageCommand, block: impl FnOnce(Work) -> ExitCode) -> Exi
             let (_, newest) = bex_proto::package::schema::PUBLISHED
                 .last()
                 .expect("there is one");
-            print!("{newest}");
+            crate::say(newest);
             ExitCode::SUCCESS
         }
     }
@@ -142,7 +142,7 @@ pub fn run(command: PackageCommand, block: impl FnOnce(Work) -> ExitCode) -> Exi
 fn told(done: Result<impl std::fmt::Display, Complaint>) -> ExitCode {
     match done {
         Ok(said) => {
-            print!("{said}");
+            crate::say(&said.to_string());
             ExitCode::SUCCESS
         }
         Err(complaint) => {

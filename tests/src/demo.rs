@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, ensure};
 use bex_proto::SessionId;
 use bytes::Bytes;
+use summary::Page;
 
 use crate::client::{ApiClient, Ending, NewSession, Turn, Viewer};
 use crate::dev::Dev;
@@ -37,6 +38,17 @@ pub struct DemoOptions {
     pub stream: Option<PathBuf>,
     /// How the sandbox goes.
     pub removal: Removal,
+    /// What becomes of the stack.
+    pub stack: After,
+}
+
+/// What becomes of a stack once the demo is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum After {
+    /// It goes too.
+    Ends,
+    /// It runs on.
+    Stays,
 }
 
 /// How a sandbox that has nothing to do comes to its end.
@@ -91,8 +103,19 @@ pub async fn run(dev: &Dev, options: &DemoOptions) -> anyhow::Result<Summary> {
         &live,
         &replay,
         turn.verdict,
-        dev.dashboard_url.clone(),
+        page(dev, &session, options.stack),
     ))
+}
+
+fn page(dev: &Dev, session: &SessionId, stack: After) -> Page {
+    let Some(url) = &dev.dashboard_url else {
+        return Page::NotBuilt;
+    };
+    let url = format!("{url}sessions/{session}");
+    match stack {
+        After::Ends => Page::Ends(url),
+        After::Stays => Page::Stays(url),
+    }
 }
 
 fn session(dev: &Dev, options: &DemoOptions) -> anyhow::Result<(NewSession, Option<Recording>)> {

@@ -27,8 +27,8 @@ pub struct Summary {
 #[derive(Debug, thiserror::Error)]
 pub enum Complaint {
     /// It cannot be read.
-    #[error("the file cannot be read: {}", .0.kind())]
-    Read(std::io::Error),
+    #[error("{} cannot be read: {}", .0.display(), .1.kind())]
+    Read(PathBuf, std::io::Error),
     /// It is larger than a package may be.
     #[error("the file is larger than a package may be")]
     TooLarge,
@@ -54,8 +54,8 @@ pub enum Complaint {
     #[error(transparent)]
     NoGate(#[from] bex_redact::GateError),
     /// It cannot be written.
-    #[error("the case cannot be written: {}", .0.kind())]
-    Write(std::io::Error),
+    #[error("the case cannot be written into {}: {}", .0.display(), .1.kind())]
+    Write(PathBuf, std::io::Error),
     /// Something else is there under its name.
     #[error("{} is there and is something else", .0.display())]
     Other(PathBuf),
@@ -66,11 +66,12 @@ pub enum Complaint {
 /// # Errors
 /// When it is none.
 pub fn read(path: &Path) -> Result<Vec<u8>, Complaint> {
-    let file = File::open(path).map_err(Complaint::Read)?;
+    let unread = |error| Complaint::Read(path.to_owned(), error);
+    let file = File::open(path).map_err(unread)?;
     let limit = Bounds::default().bytes;
     let mut bytes = Vec::new();
     let read = file.take(limit + 1).read_to_end(&mut bytes);
-    if read.map_err(Complaint::Read)? as u64 > limit {
+    if read.map_err(unread)? as u64 > limit {
         return Err(Complaint::TooLarge);
     }
     Ok(bytes)
@@ -123,12 +124,13 @@ pub fn promote(package: &[u8], sha256: Option<&str>, dir: &Path) -> Result<PathB
         Ok(there) if there == package => return Ok(path),
         Ok(_) => return Err(Complaint::Other(path)),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-        Err(error) => return Err(Complaint::Read(error)),
+        Err(error) => return Err(Complaint::Read(path, error)),
     }
-    let mut file = tempfile::NamedTempFile::new_in(dir).map_err(Complaint::Write)?;
-    file.write_all(package).map_err(Complaint::Write)?;
+    let unwritten = |error| Complaint::Write(dir.to_owned(), error);
+    let mut file = tempfile::NamedTempFile::new_in(dir).map_err(unwritten)?;
+    file.write_all(package).map_err(unwritten)?;
     file.persist_noclobber(&path)
-        .map_err(|e| Complaint::Write(e.error))?;
+        .map_err(|e| unwritten(e.error))?;
     Ok(path)
 }
 

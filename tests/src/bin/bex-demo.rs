@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use bex_tests::demo::{DemoOptions, IDLE_GRACE, Removal, Summary, run};
+use bex_tests::demo::{After, DemoOptions, IDLE_GRACE, Removal, Summary, run};
 use bex_tests::dev::{DEV_DIR, Dev, Started, up};
 use bex_tests::{Stack, StackOptions};
 use clap::Parser;
@@ -41,13 +41,14 @@ async fn demo(args: Args) -> anyhow::Result<Summary> {
         .stream
         .filter(|path| !path.is_empty())
         .map(PathBuf::from);
-    let options = DemoOptions {
-        stream,
-        removal: Removal::Idle,
-    };
     let keep = args
         .keep
         .is_some_and(|keep| !keep.is_empty() && keep != "0");
+    let options = DemoOptions {
+        stream,
+        removal: Removal::Idle,
+        stack: if keep { After::Stays } else { After::Ends },
+    };
     if keep {
         kept(options).await
     } else {

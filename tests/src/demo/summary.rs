@@ -18,8 +18,18 @@ pub struct Summary {
     replay: Tally,
     verdict: String,
     done: bool,
-    /// The dashboard, where there is one.
-    dashboard: Option<String>,
+    page: Page,
+}
+
+/// The session's page in the dashboard.
+#[derive(Debug)]
+pub(super) enum Page {
+    /// None was built.
+    NotBuilt,
+    /// There for as long as the stack runs.
+    Stays(String),
+    /// Ends with the demo.
+    Ends(String),
 }
 
 impl Summary {
@@ -29,7 +39,7 @@ impl Summary {
         live: &Viewer,
         replay: &Viewer,
         verdict: String,
-        dashboard: Option<String>,
+        page: Page,
     ) -> Self {
         Self {
             session: session.clone(),
@@ -41,7 +51,7 @@ impl Summary {
             done: [live, replay]
                 .iter()
                 .all(|v| v.ending == Some(Ending::Done)),
-            dashboard,
+            page,
         }
     }
 
@@ -67,13 +77,15 @@ impl fmt::Display for Summary {
         if !self.replay.is_clean() {
             writeln!(f, "demo: replay differs from the store: {:?}", self.replay)?;
         }
-        match &self.dashboard {
-            Some(url) => writeln!(
-                f,
-                "demo: its page is {url}sessions/{}; KEEP=1 leaves it there",
-                self.session
-            )?,
-            None => writeln!(f, "demo: make dashboard builds a page for it")?,
+        match &self.page {
+            Page::NotBuilt => writeln!(f, "demo: make dashboard builds a page for it")?,
+            Page::Stays(url) => writeln!(f, "demo: its page is {url}")?,
+            Page::Ends(url) => {
+                writeln!(
+                    f,
+                    "demo: its page was {url}, gone with this demo; KEEP=1 leaves it there"
+                )?;
+            }
         }
         write!(
             f,

@@ -6,6 +6,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use bex_proto::execution::{ConfigKind, ExecutionStatus, GovernanceMode, NamedSession};
+use bex_proto::package::UsageTotals;
 use bex_proto::problem::Code;
 use bex_proto::{limits, time};
 use bex_store::executions::{
@@ -60,7 +61,7 @@ pub struct RecordExecution {
     #[serde(default, with = "time::optional")]
     #[schema(value_type = Option<String>, format = DateTime)]
     completed_at: Option<Timestamp>,
-    /// At most 16 KiB; kept as it is.
+    /// `inputTokens`, `outputTokens`, `totalTokens` and `callCount`, and what else there is; at most 16 KiB, kept as it is.
     #[schema(value_type = Option<Object>)]
     usage_totals: Option<Box<RawValue>>,
     /// Sessions of the workspace that it used, `ags-…` or `rms-…`: they are added to those that were named before.
@@ -326,13 +327,20 @@ fn check(asked: RecordExecution) -> Result<(ExecutionFacts, Vec<SessionName>), A
         error: asked.error,
         started_at: recorded::optional_time("startedAt", asked.started_at)?,
         completed_at: recorded::optional_time("completedAt", asked.completed_at)?,
-        usage_totals: recorded::object(
-            "usageTotals",
-            asked.usage_totals,
-            limits::RECORD_USAGE_BYTES,
-        )?,
+        usage_totals: usage_totals(asked.usage_totals)?,
     };
     Ok((facts, sessions))
+}
+
+/// Totals as packages promise them; what else is told beside them is kept.
+fn usage_totals(asked: Option<Box<RawValue>>) -> Result<Option<String>, ApiError> {
+    let told = recorded::object("usageTotals", asked, limits::RECORD_USAGE_BYTES)?;
+    match &told {
+        Some(text) if serde_json::from_str::<UsageTotals>(text).is_err() => Err(ApiError::invalid(
+            "usageTotals must have inputTokens, outputTokens, totalTokens and callCount, whole numbers that are not negative",
+        )),
+        _ => Ok(told),
+    }
 }
 
 /// `GET /v1/executions`

@@ -1,7 +1,7 @@
 //! An execution: its configurations, its nodes, and the sessions it names.
 
 use bex_proto::execution::NamedSession;
-use bex_proto::package::{ExecutionFacts, SessionFacts};
+use bex_proto::package::{ExecutionFacts, SessionFacts, UsageTotals};
 use bex_proto::time;
 use bex_store::packages::{ExecutionSource, RecordsOf, SessionSource};
 
@@ -9,6 +9,9 @@ use super::transcript::{Spoken, Told};
 use super::{Assembly, foreign, no_intruder};
 use crate::package::PackageFault;
 use crate::package::document::optional_json;
+
+/// Of totals that were recorded before their form was checked.
+const NO_TOTALS: &str = "The totals that were recorded are not of the form that packages promise.";
 
 impl Assembly<'_> {
     pub(super) async fn execution(
@@ -56,7 +59,13 @@ impl Assembly<'_> {
         if heard.without_runs {
             self.note("findings", super::records::SOME_WITHOUT_RUNS);
         }
-        let totals = optional_json(execution.usage_totals.clone());
+        let told = execution.usage_totals.clone();
+        let totals = told
+            .filter(|text| serde_json::from_str::<UsageTotals>(text).is_ok())
+            .and_then(|text| optional_json(Some(text)));
+        if totals.is_none() && execution.usage_totals.is_some() {
+            self.note("usage", NO_TOTALS);
+        }
         self.document.member("usageTotals", &totals).await?;
         of.extend(named.iter().map(|s| RecordsOf::SessionAlone(&s.session)));
         self.usage(&of).await.map(drop)

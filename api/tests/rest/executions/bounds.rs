@@ -110,6 +110,18 @@ async fn every_bad_record_has_its_code_and_leaves_nothing() {
         ),
         (
             &run,
+            r#"{"status":"running","usageTotals":{"inputTokens":1,"outputTokens":1,"totalTokens":-2,"callCount":1}}"#.into(),
+            "invalid_request",
+            "usageTotals must have",
+        ),
+        (
+            &run,
+            r#"{"status":"running","usageTotals":{"calls":1}}"#.into(),
+            "invalid_request",
+            "usageTotals must have",
+        ),
+        (
+            &run,
             format!(r#"{{"status":"running","usageTotals":{usage}}}"#),
             "invalid_request",
             "16384",

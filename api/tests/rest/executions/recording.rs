@@ -62,7 +62,7 @@ async fn an_execution_is_told_step_by_step_and_read_with_its_sections() {
         .post(OPERATOR, "/v1/usage", &json!({"entries": [used]}))
         .await
         .ok(200);
-    let over = json!({"status": "completed", "completedAt": "2026-11-30T12:02:00.000Z", "usageTotals": {"calls": 1}});
+    let over = json!({"status": "completed", "completedAt": "2026-11-30T12:02:00.000Z", "usageTotals": {"inputTokens": 1, "outputTokens": 2, "totalTokens": 3, "callCount": 1, "more": "kept"}});
     world
         .put(OPERATOR, &execution(&id, ""), &over)
         .await
@@ -112,7 +112,8 @@ async fn the_same_again_changes_nothing_and_a_contradiction_is_refused() {
     let world = World::new().await;
     let id = ExecutionId::random();
     let path = execution(&id, "");
-    let begun = json!({"status": "running", "workflowId": "w", "usageTotals": {"a": 1}});
+    let totals = |calls: u32| json!({"inputTokens": 1, "outputTokens": 2, "totalTokens": 3, "callCount": calls});
+    let begun = json!({"status": "running", "workflowId": "w", "usageTotals": totals(1)});
     let first = world.put(OPERATOR, &path, &begun).await.ok(201);
     let again = world.put(OPERATOR, &path, &begun).await.ok(200);
     assert_eq!(first, again);
@@ -129,7 +130,7 @@ async fn the_same_again_changes_nothing_and_a_contradiction_is_refused() {
         ("error", json!({"status": "failed", "error": "other"})),
         (
             "usageTotals",
-            json!({"status": "running", "usageTotals": {"a":2}}),
+            json!({"status": "running", "usageTotals": totals(2)}),
         ),
     ] {
         let refused = world.put(OPERATOR, &path, &asked).await;

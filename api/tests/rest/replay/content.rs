@@ -151,6 +151,18 @@ async fn what_an_execution_lacks_is_null_or_empty_and_said() {
     );
 }
 
+/// Recorded before their form was checked.
+#[tokio::test]
+async fn totals_of_another_form_are_left_out_and_said() {
+    let world = world(Place::here()).await;
+    let execution = Execution::record(&world, "demo");
+    world.sql(r#"UPDATE executions SET usage_totals = '{"calls":1}'"#);
+    let package = world.package(&by("execution", &execution.id)).await;
+    let s = package.sections();
+    assert_eq!(s["usageTotals"], Value::Null);
+    assert_eq!(ids(&s["notes"], "section"), ["usage"]);
+}
+
 #[tokio::test]
 async fn a_conversation_has_its_messages_in_their_order() {
     let world = world(Place::here()).await;

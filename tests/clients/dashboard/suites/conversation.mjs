@@ -16,6 +16,7 @@ export function conversation(world) {
     const tab = await open();
     await tab.page.getByRole('button', { name: 'New session' }).click();
     await tab.page.getByLabel('What should the agent do?').fill('Tidy up the notes parts=80 gate=go');
+    await tab.page.getByLabel(/^Title/).fill('Tidy up the notes');
     await tab.page.getByRole('button', { name: 'Create' }).click();
     await tab.page.waitForURL(/sessions\/ags-/);
     const session = idOf(tab);

@@ -8,7 +8,7 @@ const lists = (tab, wanted) => until(`the list is ${wanted}`, async () => JSON.s
 
 export function list(world) {
   scenario(world, 'the list: both kinds, newest first, narrowed by words, phase, kind and place', async ({ stack, open }) => {
-    const word = `w${Date.now()}`;
+    const word = 'larder';
     const first = await stack.session(`sort the ${word} drawer`, { title: 'Drawers' });
     const machine = await stack.call('POST', '/v1/machines', { workspaceId: stack.dev.workspaceId, name: `m-${word}` });
     const remote = await stack.call('POST', '/v1/remote-sessions', { machineId: machine.machine.id, kind: 'interactive', title: `On a machine ${word}` });
