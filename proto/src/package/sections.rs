@@ -256,7 +256,7 @@ pub enum Findings {
 
 /// Sums of usage.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(rename_all = "camelCase")]
 pub struct UsageTotals {
     /// Tokens read.
     pub input_tokens: u64,
