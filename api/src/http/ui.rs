@@ -144,6 +144,7 @@ pub(super) fn routes(ui: Option<Ui>) -> Router {
         return Router::new();
     };
     Router::new()
+        .route("/", get(|| async { Redirect::temporary(ROOT) }))
         .route("/ui", get(|| async { Redirect::permanent(ROOT) }))
         .route("/ui/", get(file))
         .route("/ui/{*path}", get(file))

@@ -70,6 +70,11 @@ async fn the_page_stands_at_every_place_it_may_call_its_own() {
         (answer.status(), header(&answer, "location")),
         (StatusCode::PERMANENT_REDIRECT, "/ui/")
     );
+    let (answer, _) = ask(&app, "/", &[]).await;
+    assert_eq!(
+        (answer.status(), header(&answer, "location")),
+        (StatusCode::TEMPORARY_REDIRECT, "/ui/")
+    );
 }
 
 #[tokio::test]
@@ -166,7 +171,7 @@ async fn nothing_else_of_the_machine_is_to_be_had() {
 #[tokio::test]
 async fn without_a_dashboard_there_is_nothing_at_its_place() {
     let app = routes(None).fallback(|| async { ApiError::from(Code::NotFound) });
-    for path in ["/ui", "/ui/"] {
+    for path in ["/", "/ui", "/ui/"] {
         assert_eq!(ask(&app, path, &[]).await.0.status(), StatusCode::NOT_FOUND);
     }
 }
