@@ -5,18 +5,22 @@
 export CARGO_TARGET_DIR ?= target
 BIN := $(CARGO_TARGET_DIR)/debug
 BUILD := cargo build --workspace --bins --quiet
+# said where nothing was built before: the rest is quiet
+FIRST = test -x $(BIN)/bex-stack || echo 'building; the first time this takes some minutes and says nothing'
 
 help: ## what there is
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST)
 
 demo: ## one session live, then its replay; STREAM=file.sse plays a recording, KEEP=1 leaves the stack running, SANDBOX=kubernetes in a pod of a double of a cluster
 	@scripts/setup postgres
+	@$(FIRST)
 	@scripts/dashboard build
 	@$(BUILD)
 	@$(if $(STREAM),STREAM='$(STREAM)') $(if $(KEEP),KEEP='$(KEEP)') $(BIN)/bex-demo
 
 up: ## the stack in the background; .bex/dev.json tells where; SANDBOX=kubernetes as above
 	@scripts/setup postgres
+	@$(FIRST)
 	@scripts/dashboard build
 	@$(BUILD)
 	@$(BIN)/bex-stack up
