@@ -3,7 +3,7 @@ import { accessSync, constants } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
 import path from 'node:path';
 import { chromium } from 'playwright-core';
-import { until } from './level.mjs';
+import { PATIENCE_MS, until } from './level.mjs';
 
 /** What Chromium is called on Debian and elsewhere, as `scripts/setup` looks for it. */
 const NAMES = ['chromium', 'chromium-browser', 'google-chrome'];
@@ -44,6 +44,7 @@ export class Browser {
   /** A tab of a browser of its own, signed in. */
   async open(stack, at = '', { token = stack.dev.apiToken, ...options } = {}) {
     const context = await this.chromium.newContext({ viewport: WIDE, permissions: ['clipboard-read', 'clipboard-write'], acceptDownloads: true, ...options });
+    context.setDefaultTimeout(PATIENCE_MS);
     return Tab.open(context, stack, at, token);
   }
 }

@@ -1,7 +1,8 @@
 // Waiting for a level, never for a time.
 import { setTimeout as pause } from 'node:timers/promises';
 
-const PATIENCE_MS = 30_000;
+/** What a busy machine needs at most. */
+export const PATIENCE_MS = 60_000;
 const LOOK_MS = 50;
 
 /** Waits until `look` gives something, and gives that. A failure tells what `told` says. */

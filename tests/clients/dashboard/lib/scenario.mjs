@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-const PATIENCE = { timeout: 180_000 };
+const PATIENCE = { timeout: 300_000 };
 const only = process.env.BEX_DASHBOARD_ONLY ?? '';
 
 /** A scenario in a tab that is opened with these options. */

@@ -10,6 +10,8 @@ const TURNS = 10;
 const FIRST_TEXT_MS = 1500;
 const LONGEST_TASK_MS = 200;
 const MEMORY_MIB = 300;
+/** What is timed is timed so often, and the median is judged: another program may have the machine for a moment. */
+const TIMES = 3;
 /** For as many parts to be spoken and proved. */
 const PATIENCE_MS = 240_000;
 
@@ -46,6 +48,35 @@ async function spoken(stack) {
   return session;
 }
 
+const median = numbers => [...numbers].sort((a, b) => a - b)[Math.floor(numbers.length / 2)];
+
+/** Milliseconds from a click in the list to the first text. */
+async function firstText(page) {
+  const began = Date.now();
+  await page.getByRole('link', { name: 'A long day' }).click();
+  await page.locator('.item .md').first().waitFor();
+  return Date.now() - began;
+}
+
+/** From start to end by the wheel, then by leaps; the longest task meanwhile, in milliseconds. */
+async function scroll(page) {
+  await page.evaluate(() => {
+    window.tasks.length = 0;
+    document.querySelector('.list').scrollTop = 0;
+  });
+  await page.locator('.list').first().hover();
+  const wheels = Date.now();
+  while (Date.now() - wheels < 4000) await page.mouse.wheel(0, 900);
+  for (let n = 0; n <= 20; n++) {
+    await page.evaluate(async at => {
+      const list = document.querySelector('.list');
+      list.scrollTop = at * (list.scrollHeight - list.clientHeight);
+      await new Promise(resolve => requestAnimationFrame(() => requestAnimationFrame(resolve)));
+    }, n / 20);
+  }
+  return page.evaluate(() => Math.max(0, ...window.tasks.map(([, took]) => Math.round(took))));
+}
+
 /** Memory of the largest of the browser's pages that is nobody else's. */
 async function residentMib(chromium) {
   const cdp = await chromium.newBrowserCDPSession();
@@ -61,6 +92,12 @@ export function big(world) {
     'big: 100 000 parts',
     async ({ stack, open }) => {
       const session = await spoken(stack);
+      const firsts = [];
+      for (let n = 1; n < TIMES; n++) {
+        const earlier = await open();
+        firsts.push(await firstText(earlier.page));
+        await earlier.close();
+      }
       const tab = await open();
       const { page } = tab;
       const cdp = await page.context().newCDPSession(page);
@@ -72,34 +109,21 @@ export function big(world) {
         }).observe({ type: 'longtask' });
       });
       const began = Date.now();
-      await page.getByRole('link', { name: 'A long day' }).click();
-      await page.locator('.item .md').first().waitFor();
-      const first = Date.now() - began;
+      firsts.push(await firstText(page));
       await until('all of it is read', async () => (await page.locator('.outline-turn').count()) === TURNS && (await page.locator('.list').first().getAttribute('aria-busy')) === 'false', { patience: 60_000 });
       const read = Date.now() - began;
-      const reading = await page.evaluate(() => window.tasks.splice(0));
-      // from start to end by the wheel, then by leaps
-      await page.locator('.list').first().hover();
-      const wheels = Date.now();
-      while (Date.now() - wheels < 4000) await page.mouse.wheel(0, 900);
-      for (let n = 0; n <= 20; n++) {
-        await page.evaluate(async at => {
-          const list = document.querySelector('.list');
-          list.scrollTop = at * (list.scrollHeight - list.clientHeight);
-          await new Promise(resolve => requestAnimationFrame(() => requestAnimationFrame(resolve)));
-        }, n / 20);
-      }
+      const reading = await page.evaluate(() => Math.max(0, ...window.tasks.map(([, took]) => Math.round(took))));
+      const scrolls = [];
+      for (let n = 0; n < TIMES; n++) scrolls.push(await scroll(page));
       await tab.sees(`Rest `);
-      const scrolling = await page.evaluate(() => window.tasks);
       await tab.shot('big');
       await cdp.send('HeapProfiler.collectGarbage');
       const resident = await residentMib(world.browser.chromium);
       const { metrics } = await cdp.send('Performance.getMetrics');
       const heap = metrics.find(metric => metric.name === 'JSHeapUsedSize').value / 1024 / 1024;
-      const longest = tasks => Math.round(tasks.reduce((most, [, took]) => Math.max(most, took), 0));
-      console.log(`dashboard: first text of ${PARTS} parts after ${first} ms, all after ${read} ms; longest task ${longest(reading)} ms while reading, ${longest(scrolling)} ms while scrolling; heap ${heap.toFixed(0)} MiB, the process ${resident.toFixed(0)} MiB`);
-      assert.ok(first <= FIRST_TEXT_MS, `the first text came after ${first} ms`);
-      assert.ok(longest(scrolling) <= LONGEST_TASK_MS, `a task took ${longest(scrolling)} ms`);
+      console.log(`dashboard: first text of ${PARTS} parts after ${firsts} ms, all after ${read} ms; longest task ${reading} ms while reading, ${scrolls} ms while scrolling; heap ${heap.toFixed(0)} MiB, the process ${resident.toFixed(0)} MiB`);
+      assert.ok(median(firsts) <= FIRST_TEXT_MS, `the first text came after ${firsts} ms`);
+      assert.ok(median(scrolls) <= LONGEST_TASK_MS, `the longest tasks took ${scrolls} ms`);
       assert.ok(resident <= MEMORY_MIB, `the page's process holds ${resident} MiB`);
     },
     { patience: { timeout: 400_000 } },
