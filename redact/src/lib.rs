@@ -51,6 +51,7 @@ pub mod bounds;
 mod checks;
 mod conversation;
 mod decode;
+mod document;
 mod engine;
 mod find;
 mod forms;
