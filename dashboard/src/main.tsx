@@ -1,6 +1,7 @@
 import './policy';
 import { createRoot } from 'react-dom/client';
 import { App } from './app/App';
+import { Guard } from './app/Guard';
 import './styles/base.css';
 import './styles/list.css';
 import './styles/conversation.css';
@@ -8,4 +9,14 @@ import './styles/content.css';
 import './styles/player.css';
 
 const root = document.getElementById('root');
-if (root) createRoot(root).render(<App />);
+const broken = (
+  <p role="alert" className="banner warn">
+    Something went wrong in this page. Nothing is lost: load it again.
+  </p>
+);
+if (root)
+  createRoot(root).render(
+    <Guard instead={broken}>
+      <App />
+    </Guard>,
+  );

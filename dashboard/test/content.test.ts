@@ -1,6 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import { ansi } from '../src/content/ansi';
+import { isReadable } from '../src/content/bounds';
 import { diff } from '../src/content/diff';
+import { lexer } from 'marked';
 
 const text = (from: string) => ansi(from).map(run => run.text).join('');
 
@@ -54,5 +56,42 @@ describe('a difference', () => {
       expect(lines.filter(line => line.kind !== 'new').map(line => line.text)).toEqual(one);
       expect(lines.filter(line => line.kind !== 'gone').map(line => line.text)).toEqual(two);
     }
+  });
+});
+
+describe('Markdown', () => {
+  test('what would take long to read is not read', () => {
+    for (const text of [
+      '> '.repeat(5000) + 'x',
+      '>'.repeat(20_000),
+      Array.from({ length: 1000 }, (_, n) => `${' '.repeat(2 * n)}- a`).join('\n'),
+      '- '.repeat(5000),
+      '*a '.repeat(20_000),
+      '_a'.repeat(20_000),
+      '`a'.repeat(20_000),
+      '['.repeat(20_000),
+      'a'.repeat(1 << 20),
+    ])
+      expect(isReadable(text), text.slice(0, 20)).toBe(false);
+  });
+
+  test('what is read is read within a moment', () => {
+    const sizes = Array.from({ length: 20 }, (_, n) => (20 - n) * 20);
+    for (const sign of ['*a ', '_a', '`a', '[a](', '![', '<a', '~~a', '**a ']) {
+      const paragraph = sign.repeat(sizes.find(size => isReadable(sign.repeat(size))) ?? 0);
+      const text = Array.from({ length: 200 }, (_, n) => `${paragraph}\n\n`.repeat(200 - n)).find(isReadable) ?? '';
+      expect(text).not.toBe('');
+      const begun = performance.now();
+      lexer(text, { gfm: true, breaks: true });
+      expect(performance.now() - begun, text.slice(0, 20)).toBeLessThan(2000);
+    }
+  }, 60_000);
+
+  test('what people and programs write is', () => {
+    const code = `\`\`\`c\n${'int *a[] = {&b, &c}; // <**>\n'.repeat(1000)}\`\`\`\n`;
+    const list = Array.from({ length: 8 }, (_, n) => `${'  '.repeat(n)}- **item** \`${n}\``).join('\n');
+    const table = `| a | b |\n|---|---|\n${'| `x` | *y* |\n'.repeat(100)}`;
+    for (const text of ['', 'a', code, list, table, `${code}\n\ntext with *emphasis*, [a link](https://x.io) and \`code\`.\n\n`.repeat(50)])
+      expect(isReadable(text), text.slice(0, 20)).toBe(true);
   });
 });

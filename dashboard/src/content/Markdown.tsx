@@ -1,13 +1,15 @@
 import { lexer, type Token, type Tokens } from 'marked';
 import { memo, type ReactNode } from 'react';
+import { isReadable } from './bounds';
 import { Copy } from './Copy';
 
 /** Headings of a text stand below those of the page. */
 const HEADINGS = ['h3', 'h4', 'h5', 'h6', 'h6', 'h6'] as const;
 
-/** Markdown as elements, never as HTML: what an agent says can be ugly and nothing worse. Images are named and not fetched. */
+/** Markdown as elements, never as HTML: what an agent says can be ugly and nothing worse. Images are named and not fetched. What
+ * would take long to read as Markdown is shown as it was written. */
 export const Markdown = memo(function Markdown({ text }: { text: string }) {
-  return <div className="md">{blocks(lexer(text, { gfm: true, breaks: true }))}</div>;
+  return <div className="md">{isReadable(text) ? blocks(lexer(text, { gfm: true, breaks: true })) : <div className="as-written">{text}</div>}</div>;
 });
 
 const blocks = (tokens: readonly Token[]): ReactNode => tokens.map((token, key) => <BlockOf key={key} token={token as Tokens.Generic} />);

@@ -1,5 +1,6 @@
 import { memo } from 'react';
 import type { Turn } from '../api/types';
+import { Guard } from '../app/Guard';
 import { Copy } from '../content/Copy';
 import { Markdown, Outside } from '../content/Markdown';
 import { Terminal } from '../content/Terminal';
@@ -34,7 +35,9 @@ export const RowView = memo(function RowView({ row, index, count, turn, opened, 
       aria-label={labelOf(row)}
       tabIndex={-1}
     >
-      <Inside row={row} turn={turn} opened={opened} />
+      <Guard instead={<p className="note">This part cannot be shown here; an export has it.</p>}>
+        <Inside row={row} turn={turn} opened={opened} />
+      </Guard>
       {row.place && (
         <div className="item-side">
           <a href={`#${row.place}`} className="anchor" aria-label={`Link to part ${row.place}`}>

@@ -61,8 +61,7 @@ function Took({ tool }: { tool: Tool }) {
   if (took) {
     return (
       <span className="dim" title={took.isExact ? undefined : 'at most, as far as the record tells'}>
-        {took.isExact ? '' : '≤ '}
-        {duration(took.ms)}
+        {took.ms < 1 ? '< 1 ms' : `${took.isExact ? '' : '≤ '}${duration(took.ms)}`}
       </span>
     );
   }

@@ -35,6 +35,9 @@ const EVERYTHING = [
   { type: 'text-end', id: 't1' },
 ];
 
+/** Texts that a reader of Markdown never ends with, or breaks at. */
+const ENDLESS = ['> '.repeat(5000), '*a '.repeat(20_000), '- '.repeat(5000), '['.repeat(20_000), '`a'.repeat(20_000)];
+
 async function played(stack, name, parts, prompt = 'Show everything') {
   const file = `${name}.sse`;
   await writeFile(path.join(stack.dev.playDir, file), parts.map(part => `data: ${JSON.stringify(part)}\n\n`).join(''));
@@ -44,6 +47,22 @@ async function played(stack, name, parts, prompt = 'Show everything') {
 }
 
 export function reading(world) {
+  scenario(world, 'content: texts that take for ever to read keep nobody waiting', async ({ stack, open }) => {
+    const texts = ENDLESS.flatMap((text, n) => [
+      { type: 'text-start', id: `e${n}` },
+      { type: 'text-delta', id: `e${n}`, delta: `${text}\n\nend ${n}\n` },
+      { type: 'text-end', id: `e${n}` },
+    ]);
+    const session = await played(stack, 'endless', [...texts, { type: 'text-start', id: 'z' }, { type: 'text-delta', id: 'z', delta: 'The **last** word.' }, { type: 'text-end', id: 'z' }]);
+    const tab = await open(`sessions/${session}`);
+    await tab.page.locator('.outline-turn').first().waitFor();
+    await tab.page.locator('.list').first().focus();
+    await tab.page.keyboard.press('End');
+    await tab.sees('The last word.');
+    assert.equal(await tab.page.locator('.banner.warn[role=alert]').count(), 0);
+    assert.equal(await tab.page.getByText('cannot be shown').count(), 0);
+  });
+
   scenario(world, 'content: everything is shown as what it is, and obeyed as nothing', async ({ stack, open }) => {
     const session = await played(stack, 'everything', EVERYTHING);
     const tab = await open();
