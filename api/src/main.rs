@@ -79,16 +79,17 @@ fn main() -> ExitCode {
         },
         Command::Package(command) => packages::run(command, |work| run_to_code(work.build())),
         Command::Smoke(args) => run(bex_api::smoke::smoke(args)),
-        Command::Openapi => {
-            say(&bex_api::openapi::generate());
-            ExitCode::SUCCESS
-        }
+        Command::Openapi => say(&bex_api::openapi::generate()),
     }
 }
 
-/// Prints; a reader that has had enough is no fault.
-fn say(text: &str) {
-    let _ = std::io::stdout().write_all(text.as_bytes());
+/// Prints, and whether that worked; a reader that has had enough is no fault.
+fn say(text: &str) -> ExitCode {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => ExitCode::FAILURE,
+        _ => ExitCode::SUCCESS,
+    }
 }
 
 /// An empty variable counts as unset, as shells and charts write one where they mean the other.

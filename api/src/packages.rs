@@ -133,18 +133,14 @@ pub fn run(command: PackageCommand, block: impl FnOnce(Work) -> ExitCode) -> Exi
             let (_, newest) = bex_proto::package::schema::PUBLISHED
                 .last()
                 .expect("there is one");
-            crate::say(newest);
-            ExitCode::SUCCESS
+            crate::say(newest)
         }
     }
 }
 
 fn told(done: Result<impl std::fmt::Display, Complaint>) -> ExitCode {
     match done {
-        Ok(said) => {
-            crate::say(&said.to_string());
-            ExitCode::SUCCESS
-        }
+        Ok(said) => crate::say(&said.to_string()),
         Err(complaint) => {
             eprintln!("{}", Chain(&complaint));
             match complaint {

@@ -41,7 +41,6 @@ impl fmt::Display for Right {
 }
 
 /// What is needed, and where.
-#[derive(Clone)]
 pub struct Rights {
     client: Client,
     namespaces: Vec<String>,

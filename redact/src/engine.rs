@@ -222,21 +222,31 @@ impl Redactor {
         scan.depth -= 1;
     }
 
-    /// Adds the finds of a text: of JSON by its keys, else of its lines of JSON and of what stands between.
+    /// Adds the finds of a text: of JSON by its keys, else of its lines of JSON and of what stands between; and of what deltas in either
+    /// join to.
     fn text(&self, text: &[u8], scan: &mut Scan, hits: &mut Vec<Hit>) {
         if text.len() < MIN_TEXT {
             return;
         }
+        let joins = || (self.stages.runs(Stage::Join) && may_join(text)).then(Joined::default);
+        let mut joined = None;
         if !self.stages.runs(Stage::Json) {
             self.flat(text, scan, hits);
         } else if is_json(text) {
             self.document(text, scan, hits);
-            self.joined(text, scan, hits);
+            joined = joins();
+            if let Some(joined) = &mut joined {
+                joined.take(text, 0, 0..text.len());
+            }
         } else if may_hold_json_lines(text) {
+            joined = joins();
             each_segment(text, |span, is_json| {
                 let first = hits.len();
                 if is_json {
                     self.document(&text[span.clone()], scan, hits);
+                    if let Some(joined) = &mut joined {
+                        joined.take(text, 0, span.clone());
+                    }
                 } else {
                     self.flat(&text[span.clone()], scan, hits);
                 }
@@ -244,28 +254,10 @@ impl Redactor {
                     hit.span = hit.span.start + span.start..hit.span.end + span.start;
                 }
             });
-            self.joined(text, scan, hits);
         } else {
             self.flat(text, scan, hits);
         }
-    }
-
-    /// Adds the finds of what deltas within a text join to.
-    fn joined(&self, text: &[u8], scan: &mut Scan, hits: &mut Vec<Hit>) {
-        if !self.stages.runs(Stage::Join) || !may_join(text) {
-            return;
-        }
-        let mut joined = Joined::default();
-        if is_json(text) {
-            joined.take(text, 0, 0..text.len());
-        } else {
-            each_segment(text, |span, is_json| {
-                if is_json {
-                    joined.take(text, 0, span);
-                }
-            });
-        }
-        for run in joined.runs() {
+        for run in joined.into_iter().flat_map(Joined::runs) {
             self.run(&run, text, scan, hits);
         }
     }

@@ -45,7 +45,7 @@ impl Packager {
             .expiry(self.objects.expiry_is_set(EXPIRY_DAYS).await);
     }
 
-    /// Removes objects that tell of what was deleted, batch after batch; a batch in which one fails is the last until the next round.
+    /// Removes objects that tell of what was deleted, batch after batch. One that fails is put off, and keeps no other.
     async fn remove_deleted(&self) {
         loop {
             let batch = match self.builder.db().packages_to_remove().await {
@@ -56,15 +56,15 @@ impl Packager {
                     return;
                 }
             };
-            let mut failed = false;
             for package in batch {
-                if let Err(fault) = self.remove(&package).await {
-                    tracing::error!(kind = %package.kind, id = package.id, error = %Chain(&fault), "a package of what was deleted cannot be removed");
-                    failed = true;
+                let Err(fault) = self.remove(&package).await else {
+                    continue;
+                };
+                tracing::error!(kind = %package.kind, id = package.id, error = %Chain(&fault), "a package of what was deleted cannot be removed");
+                if let Err(error) = self.builder.db().put_off_package(&package).await {
+                    tracing::warn!(error = %Chain(&error), "packages of what was deleted cannot be looked after");
+                    return;
                 }
-            }
-            if failed {
-                return;
             }
         }
     }

@@ -14,3 +14,4 @@ mod support;
 mod tickets;
 mod transcript;
 mod turns;
+mod words;

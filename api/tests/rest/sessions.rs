@@ -219,55 +219,14 @@ async fn filters_choose() {
 async fn words_are_looked_for_in_titles_and_prompts() {
     let world = World::new().await;
     let mut ids = Vec::new();
-    for (title, prompt) in [
-        ("Tidy the notes", "sort them by date"),
-        ("Release 50%_done", "write the CHANGELOG"),
-        ("Other", "tidy up, then release"),
-    ] {
+    for (title, prompt) in crate::words::SPOKEN {
         let mut body = create_body();
         body["title"] = json!(title);
         body["prompt"] = json!(prompt);
         let created = world.post(OPERATOR, SESSIONS, &body).await.ok(201);
         ids.push(created["id"].as_str().unwrap().to_owned());
     }
-    let found = async |q: &str| {
-        let page = world
-            .get(VIEWER, &format!("{SESSIONS}?q={q}"))
-            .await
-            .ok(200);
-        assert!(page["nextCursor"].is_null());
-        let items = page["items"].as_array().unwrap().iter();
-        let place = |item: &Value| ids.iter().position(|id| item["id"] == **id).unwrap();
-        items.map(place).collect::<BTreeSet<_>>()
-    };
-    assert_eq!(found("tidy").await, BTreeSet::from([0, 2]), "in either");
-    assert_eq!(
-        found("TIDY%20date").await,
-        BTreeSet::from([0]),
-        "one here, one there"
-    );
-    assert_eq!(found("changelog").await, BTreeSet::from([1]));
-    assert_eq!(
-        found("50%25_d").await,
-        BTreeSet::from([1]),
-        "signs of patterns are signs"
-    );
-    assert_eq!(found("%25").await, BTreeSet::from([1]));
-    assert_eq!(
-        found("%20").await,
-        BTreeSet::from([0, 1, 2]),
-        "no words fit everything"
-    );
-    assert_eq!(found("nowhere").await, BTreeSet::new());
-    let long = "a".repeat(257);
-    world
-        .get(VIEWER, &format!("{SESSIONS}?q={long}"))
-        .await
-        .refused("invalid_request");
-    world
-        .get(VIEWER, &format!("{SESSIONS}?q=a%00"))
-        .await
-        .refused("invalid_request");
+    world.words_are_found(SESSIONS, &ids).await;
 }
 
 /// Words that stand nowhere cost no more than a bounded scan, which goes on behind its cursor.

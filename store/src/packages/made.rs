@@ -34,7 +34,9 @@ pub enum Renewed {
 const SWEEP_BATCH: i64 = 10_000;
 /// Seconds from a deletion to the removal of objects: longer than an upload that had begun before takes.
 const REMOVE_AFTER: i64 = 60;
-/// Objects of one round of removals.
+/// Seconds until a removal that failed is tried again.
+const REMOVE_AGAIN: i64 = 600;
+/// Objects of one batch of removals.
 const REMOVE_BATCH: i64 = 100;
 
 impl Db {
@@ -121,6 +123,27 @@ impl Db {
                 text(&key.kind.as_str()),
                 text(&key.id),
                 text(&key.package.as_str()),
+            ],
+        )
+        .await
+        .map(drop)
+    }
+
+    /// Puts off the removal of a package's object that failed, so that it stands behind all others.
+    ///
+    /// # Errors
+    /// Store trouble only.
+    pub async fn put_off_package(&self, key: &PackageKey) -> Result<(), StoreError> {
+        self.execute(
+            "put_off_package",
+            "UPDATE packages SET remove_at = now() + $5 * interval '1 second'
+              WHERE workspace_id = $1 AND kind = $2 AND id = $3 AND package_id = $4 AND remove_at <= now()",
+            &[
+                text(&key.workspace.as_str()),
+                text(&key.kind.as_str()),
+                text(&key.id),
+                text(&key.package.as_str()),
+                int8(&REMOVE_AGAIN),
             ],
         )
         .await

@@ -60,9 +60,8 @@ impl Assembly<'_> {
             self.note("findings", super::records::SOME_WITHOUT_RUNS);
         }
         let told = execution.usage_totals.clone();
-        let totals = told
-            .filter(|text| serde_json::from_str::<UsageTotals>(text).is_ok())
-            .and_then(|text| optional_json(Some(text)));
+        let promised = |text: &String| serde_json::from_str::<UsageTotals>(text).is_ok();
+        let totals = optional_json(told.filter(promised));
         if totals.is_none() && execution.usage_totals.is_some() {
             self.note("usage", NO_TOTALS);
         }

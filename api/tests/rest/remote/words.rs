@@ -1,7 +1,5 @@
 //! Sessions found by words of their titles and of what users said in them.
 
-use std::collections::BTreeSet;
-
 use super::*;
 
 const REMOTE: &str = "/v1/remote-sessions";
@@ -11,11 +9,7 @@ async fn words_are_looked_for_in_titles_and_in_what_users_said() {
     let world = World::new().await;
     let machine = world.machine().await;
     let mut ids = Vec::new();
-    for (title, said) in [
-        ("Tidy the notes", "sort them by date"),
-        ("Release 50%_done", "write the CHANGELOG"),
-        ("Other", "tidy up, then release"),
-    ] {
+    for (title, said) in crate::words::SPOKEN {
         let body = json!({"machineId": machine.id, "kind": "interactive", "title": title});
         let made = world.post(OPERATOR, REMOTE, &body).await.ok(201);
         let id = made["id"].as_str().unwrap().to_owned();
@@ -29,37 +23,13 @@ async fn words_are_looked_for_in_titles_and_in_what_users_said() {
         world.read(&id).await;
         ids.push(id);
     }
-    let found = async |q: &str| {
-        let page = world.get(VIEWER, &format!("{REMOTE}?q={q}")).await.ok(200);
-        assert!(page["nextCursor"].is_null());
-        let items = page["items"].as_array().unwrap().iter();
-        let place = |item: &Value| ids.iter().position(|id| item["id"] == **id).unwrap();
-        items.map(place).collect::<BTreeSet<_>>()
-    };
-    assert_eq!(found("tidy").await, BTreeSet::from([0, 2]), "in either");
+    world.words_are_found(REMOTE, &ids).await;
+    let page = world.get(VIEWER, &format!("{REMOTE}?q=nobody")).await;
     assert_eq!(
-        found("TIDY%20date").await,
-        BTreeSet::from([0]),
-        "one here, one there"
+        page.ok(200)["items"],
+        json!([]),
+        "answers are not looked at"
     );
-    assert_eq!(found("changelog").await, BTreeSet::from([1]));
-    assert_eq!(
-        found("50%25_d").await,
-        BTreeSet::from([1]),
-        "signs of patterns are signs"
-    );
-    assert_eq!(
-        found("%20").await,
-        BTreeSet::from([0, 1, 2]),
-        "no words fit everything"
-    );
-    assert_eq!(found("nobody").await, BTreeSet::new(), "answers are not");
-    for bad in ["a".repeat(257), "a%00".to_owned()] {
-        world
-            .get(VIEWER, &format!("{REMOTE}?q={bad}"))
-            .await
-            .refused("invalid_request");
-    }
 }
 
 /// Words that stand nowhere cost no more than a bounded scan, which goes on behind its cursor; another workspace's are not found.

@@ -17,6 +17,11 @@ fn a_minute_passes(world: &World) {
     world.sql("UPDATE packages SET remove_at = remove_at - interval '1 minute'");
 }
 
+/// What failed is due again.
+fn ten_minutes_pass(world: &World) {
+    world.sql("UPDATE packages SET remove_at = remove_at - interval '10 minutes'");
+}
+
 /// The kinds of packages whose objects are there.
 fn kinds(keys: &[String]) -> Vec<&str> {
     keys.iter()
@@ -97,6 +102,7 @@ async fn a_bucket_s_objects_go_too_and_failures_are_tried_again() {
     world.packager().sweep().await;
     assert_eq!(s3.keys().len(), 1);
     s3.break_writes(None);
+    ten_minutes_pass(&world);
     world.packager().sweep().await;
     assert_eq!(s3.keys(), Vec::<String>::new());
     assert_eq!(world.sql("SELECT count(*) FROM packages"), "0");
@@ -192,33 +198,36 @@ async fn a_deletion_waits_for_whoever_records_a_package() {
     assert_eq!(world.stored(), Vec::<String>::new());
 }
 
+/// More than one batch of them.
 #[tokio::test]
-async fn one_that_cannot_be_removed_keeps_no_other() {
+async fn those_that_cannot_be_removed_keep_no_other() {
+    const STUCK: u32 = 150;
     let world = world(Place::here()).await;
-    let (stuck, other) = (
-        Execution::record(&world, "demo"),
-        Execution::record(&world, "demo"),
-    );
-    for execution in [&stuck, &other] {
-        world.package(&by("execution", &execution.id)).await;
-        let path = format!("/v1/executions/{}", execution.id);
-        assert_eq!(world.call(ADMIN, "DELETE", &path).await.status, 204);
-    }
-    // something else stands in its place
-    let of_stuck = |keys: Vec<String>| keys.into_iter().find(|key| key.contains(&stuck.id));
-    let key = of_stuck(world.stored()).expect("it is stored");
-    let path = world.packages_dir.path().join("objects").join(&key);
-    std::fs::remove_file(&path).unwrap();
-    std::fs::create_dir(&path).unwrap();
+    let other = Execution::record(&world, "demo");
+    world.package(&by("execution", &other.id)).await;
+    let path = format!("/v1/executions/{}", other.id);
+    assert_eq!(world.call(ADMIN, "DELETE", &path).await.status, 204);
     a_minute_passes(&world);
+    // something else stands in their places
+    world.sql(&format!(
+        "INSERT INTO packages (workspace_id, kind, id, package_id, generated_at, remove_at)
+         SELECT 'demo', 'execution', 'exe-' || translate(lpad(n::text, 20, 'a'), '0189', 'bcde'), 'pkg-aaaaaaaaaaaaaaaaaaaa', now(), now() - interval '1 hour'
+           FROM generate_series(1, {STUCK}) n"
+    ));
+    let objects = world.packages_dir.path().join("objects");
+    let stuck = world.sql("SELECT 'ORG#demo/execution-' || id || '/' || package_id || '.json' FROM packages WHERE remove_at < now() - interval '30 minutes'");
+    for key in stuck.lines() {
+        std::fs::create_dir_all(objects.join(key)).unwrap();
+    }
+    assert_eq!(stuck.lines().count(), STUCK as usize);
     world.packager().sweep().await;
     assert_eq!(world.stored(), Vec::<String>::new());
-    assert_eq!(
-        world.sql("SELECT id FROM packages"),
-        stuck.id.to_string(),
-        "it is tried again"
-    );
-    std::fs::remove_dir(&path).unwrap();
+    let left = "SELECT count(*) FROM packages";
+    assert_eq!(world.sql(left), STUCK.to_string(), "they are tried again");
+    for key in stuck.lines() {
+        std::fs::remove_dir(objects.join(key)).unwrap();
+    }
+    ten_minutes_pass(&world);
     world.packager().sweep().await;
-    assert_eq!(world.sql("SELECT count(*) FROM packages"), "0");
+    assert_eq!(world.sql(left), "0");
 }
