@@ -28,8 +28,12 @@ const PART: Duration = Duration::from_millis(1);
 fn main() -> ExitCode {
     let redactor = Redactor::new(Profile::Package, TokenKey::new(b"bench"));
     let gate = Gate::new(Profile::Package).expect("the gate serves");
-    if std::env::args().any(|argument| argument == "hostile") {
-        return ended(hostile(&redactor, &gate));
+    // cargo adds words of its own
+    let mut words = std::env::args()
+        .skip(1)
+        .filter(|word| !word.starts_with("--"));
+    if words.next().is_some_and(|word| word == "hostile") {
+        return ended(hostile(&redactor, &gate, words.next().as_deref()));
     }
     let mut met = true;
     let text = transcript(TRANSCRIPT);
@@ -76,7 +80,7 @@ fn main() -> ExitCode {
     }
     drop(text);
     met &= driver_log(&redactor, &gate);
-    met &= hostile(&redactor, &gate);
+    met &= hostile(&redactor, &gate, None);
     met &= parts();
     ended(met)
 }
@@ -97,7 +101,7 @@ fn driver_log(redactor: &Redactor, gate: &Gate) -> bool {
         .find(|path| path.exists());
     let Some(script) = script else {
         println!("driver log: not looked at, there is no maker of one beside this repository");
-        return true;
+        return std::env::var_os("CI").is_none();
     };
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("log");
@@ -246,7 +250,7 @@ fn own_time() -> Duration {
 }
 
 /// The time of 1 MiB of each kind of text that costs most.
-fn hostile(redactor: &Redactor, gate: &Gate) -> bool {
+fn hostile(redactor: &Redactor, gate: &Gate, wanted: Option<&str>) -> bool {
     let mut inputs: Vec<(String, String)> = Vec::new();
     for rule in Rules::get().iter() {
         let sample = &rule.positive[0];
@@ -303,14 +307,12 @@ fn hostile(redactor: &Redactor, gate: &Gate) -> bool {
         ],
         0,
     );
-    let wanted = std::env::args().skip_while(|a| a != "hostile").nth(1);
+    inputs.retain(|(name, _)| wanted.is_none_or(|part| name.contains(part)));
+    assert!(!inputs.is_empty(), "no text is called like that");
     for (name, unit) in inputs {
-        if wanted.as_ref().is_some_and(|part| !name.contains(part)) {
-            continue;
-        }
         let mut text = unit.repeat(MIB / unit.len());
         text.truncate(MIB);
-        let redacted = best(|| drop(std::hint::black_box(redactor.redact_once(text.as_bytes()))));
+        let redacted = best(|| drop(std::hint::black_box(redactor.redact(text.as_bytes()))));
         let gated = best(|| drop(std::hint::black_box(gate.check([text.as_bytes()]))));
         missed += usize::from(redacted.max(gated) > HOSTILE);
         if redacted.max(gated) > HOSTILE / 2 {

@@ -9,6 +9,7 @@ use serde::Deserialize;
 
 use crate::keys::Sensitivity;
 use crate::lists::{NO_PASSWORDS, NO_VALUES, TYPES};
+use crate::rules::TOKEN_START;
 
 /// Named in the rules.
 #[derive(Debug, Clone, Copy, Default, Deserialize, PartialEq)]
@@ -89,37 +90,37 @@ pub fn is_placeholder(value: &[u8]) -> bool {
     {
         return true;
     }
+    match first {
+        b'<' | b'{' | b'%' => is_wrapped(value),
+        b'$' => is_wrapped(value) || is_variable(&value[1..]),
+        b'.' => value.starts_with(b"..."),
+        b'*' => value.starts_with(b"***"),
+        _ => value.starts_with("…".as_bytes()),
+    }
+}
+
+/// Whether a value is a place for one: `<token>`, `${TOKEN}`, `{{ token }}`.
+fn is_wrapped(value: &[u8]) -> bool {
     let wrapped = |open: &[u8], close: &[u8]| {
         value.len() > open.len()
             && value.starts_with(open)
             && value.ends_with(close)
             && value.iter().filter(|b| **b == close[0]).count() <= 2
     };
-    if wrapped(b"<", b">")
+    let name = |b: &u8| b.is_ascii_alphanumeric() || b"_.:".contains(b);
+    wrapped(b"<", b">")
         || wrapped(b"${", b"}")
         || wrapped(b"{{", b"}}")
         || wrapped(b"$(", b")")
         || wrapped(b"%(", b")s")
-    {
-        return true;
-    }
-    if wrapped(b"{", b"}")
-        && value[1..value.len() - 1]
-            .iter()
-            .all(|b| b.is_ascii_alphanumeric() || b"_.:".contains(b))
-    {
-        return true;
-    }
-    let name = |text: &[u8]| text.iter().all(|b| b.is_ascii_alphanumeric() || *b == b'_');
-    let variable = value.strip_prefix(b"$").is_some_and(|rest| {
-        rest.first().is_some_and(u8::is_ascii_alphabetic)
-            && name(rest)
-            && (!has_digit(rest) || !rest.iter().any(u8::is_ascii_lowercase))
-    });
-    variable
-        || value.starts_with(b"...")
-        || value.starts_with("…".as_bytes())
-        || value.starts_with(b"***")
+        || (wrapped(b"{", b"}") && value[1..value.len() - 1].iter().all(name))
+}
+
+/// Whether what stands behind `$` is a variable's name, and not the rest of a password.
+fn is_variable(name: &[u8]) -> bool {
+    name.first().is_some_and(u8::is_ascii_alphabetic)
+        && name.iter().all(|b| b.is_ascii_alphanumeric() || *b == b'_')
+        && (!has_digit(name) || !name.iter().any(u8::is_ascii_lowercase))
 }
 
 /// Whether a value is tokens of ours and nothing else; a pattern that stops at brackets takes the last one without its own.
@@ -131,6 +132,9 @@ pub fn is_tokens(mut value: &[u8]) -> bool {
     }
     if value.is_empty() {
         return any;
+    }
+    if !value.starts_with(TOKEN_START.as_bytes()) {
+        return false;
     }
     let closed = [value, b"]"].concat();
     value.len() < 80 && crate::token::length_at(&closed) == Some(closed.len())
@@ -151,38 +155,38 @@ pub enum Style {
 
 /// Whether a value of a sensitive name is a secret. Of a [`Sensitivity::Secret`] in JSON everything is but placeholders.
 pub fn looks_assigned(how: Sensitivity, value: &[u8], style: Style) -> bool {
-    if is_placeholder(value) || value.iter().all(|b| !b.is_ascii_alphanumeric()) {
-        return false;
-    }
-    let plain = !value.iter().any(u8::is_ascii_whitespace);
-    let special = value.iter().any(|b| b"!#%^*+~@$?".contains(b));
-    let telling = is_mixed(value)
-        || has_inner_capital(value)
-        || (special && value.iter().any(u8::is_ascii_alphabetic));
-    match (how, style) {
+    let plain = || !value.iter().any(u8::is_ascii_whitespace);
+    let special = || value.iter().any(|b| b"!#%^*+~@$?".contains(b));
+    let telling = || {
+        is_mixed(value)
+            || has_inner_capital(value)
+            || (special() && value.iter().any(u8::is_ascii_alphabetic))
+    };
+    let fits = match (how, style) {
         (Sensitivity::Secret, Style::Json) => true,
         (Sensitivity::Secret, Style::Tight) => {
-            value.len() >= 5 && !is_code(value) && (telling || value.len() >= 8)
+            value.len() >= 5 && (value.len() >= 8 || telling()) && !is_code(value)
         }
         (Sensitivity::Secret, Style::Quoted) => {
-            plain && value.len() >= 5 && !is_reference(value) && (telling || value.len() >= 8)
+            value.len() >= 5 && plain() && (value.len() >= 8 || telling()) && !is_reference(value)
         }
-        (Sensitivity::Secret, Style::Loose) => value.len() >= 6 && telling && !is_code(value),
+        (Sensitivity::Secret, Style::Loose) => value.len() >= 6 && telling() && !is_code(value),
         (Sensitivity::Token, Style::Json | Style::Quoted) => {
-            plain && value.len() >= 8 && telling && !is_reference(value)
+            value.len() >= 8 && plain() && telling() && !is_reference(value)
         }
         (Sensitivity::Token, Style::Tight | Style::Loose) => {
             value.len() >= 8 && is_mixed(value) && !is_code(value)
         }
         (Sensitivity::Key, _) => {
-            plain
-                && value.len() >= 16
+            value.len() >= 16
+                && plain()
                 && is_mixed(value)
                 && !is_code(value)
                 && !is_known_id(value)
                 && entropy(value) >= 3.5
         }
-    }
+    };
+    fits && value.iter().any(u8::is_ascii_alphanumeric) && !is_placeholder(value)
 }
 
 /// A path, an address without a password, a file name.

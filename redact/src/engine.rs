@@ -141,12 +141,6 @@ impl Redactor {
         }
     }
 
-    /// The same without looking at the result again: for measuring.
-    #[doc(hidden)]
-    pub fn redact_once(&self, text: &[u8]) -> Vec<u8> {
-        hit::apply(text, &self.hits(text))
-    }
-
     /// Takes out what only shows once something else is gone: what stood beside it is read anew.
     pub(crate) fn again(&self, text: &mut Vec<u8>) {
         for _ in 0..MAX_ROUNDS {

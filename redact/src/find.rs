@@ -7,7 +7,7 @@ use memchr::memchr;
 use crate::checks::{self, Check, Style};
 use crate::engine::{Redactor, Scan};
 use crate::hit::Hit;
-use crate::rules::{self, Before, Rule};
+use crate::rules::{Before, Rule};
 use crate::switch::Stage;
 use crate::{Class, keys, pem, token};
 
@@ -143,7 +143,7 @@ fn matched(rule: &Rule, text: &[u8], start: usize) -> Option<Found> {
         return None;
     }
     let (span, quoted) = match rule.groups {
-        true => rules::taken(&rule.pattern, &rule.ways, window)?,
+        true => rule.split.taken(&rule.pattern, window)?,
         false => (rule.pattern.find(window)?.range(), false),
     };
     let cut = span.end == window.len()

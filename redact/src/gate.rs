@@ -15,6 +15,7 @@ mod lines;
 mod load;
 mod look;
 mod names;
+mod parts;
 mod shapes;
 mod taker;
 mod unpack;

@@ -1,5 +1,7 @@
 //! How sensitive the value of a name is: a key of JSON, a variable, an option.
 
+use std::sync::LazyLock;
+
 use crate::lists::{HARMLESS_NAMES, NAME_TAILS, OPAQUE_NAMES, SECRET_NAMES, TOKEN_NAMES};
 
 /// What a name says about its value.
@@ -44,17 +46,34 @@ pub fn sensitivity(name: &[u8]) -> Option<Sensitivity> {
             plain = rest;
         }
     }
-    if ends(plain, &HARMLESS_NAMES) {
-        return None;
-    }
-    if ends(plain, &SECRET_NAMES) {
-        return Some(Sensitivity::Secret);
-    }
-    if ends(plain, &TOKEN_NAMES) {
-        // "dbPass" and "pass" are names of passwords; "bypass" and its like stand above
-        return Some(Sensitivity::Token);
+    // "dbPass" and "pass" are names of passwords; "bypass" and its like are harmless
+    if let Some(known) = known(plain) {
+        return known;
     }
     (plain.ends_with(b"key") && plain.len() < 40).then_some(Sensitivity::Key)
+}
+
+/// What the lists say of a name, by the one whose entry it ends with: first the harmless ones.
+fn known(name: &[u8]) -> Option<Option<Sensitivity>> {
+    type Entry = (&'static str, Option<Sensitivity>);
+    static BY_LAST: LazyLock<[Vec<Entry>; 256]> = LazyLock::new(|| {
+        let harmless = HARMLESS_NAMES.iter().map(|name| (*name, None));
+        let secret = SECRET_NAMES
+            .iter()
+            .map(|name| (*name, Some(Sensitivity::Secret)));
+        let token = TOKEN_NAMES
+            .iter()
+            .map(|name| (*name, Some(Sensitivity::Token)));
+        let all: Vec<Entry> = harmless.chain(secret).chain(token).collect();
+        std::array::from_fn(|last| {
+            let mut entries = all.clone();
+            entries.retain(|(entry, _)| entry.bytes().last().map(usize::from) == Some(last));
+            entries
+        })
+    });
+    let mut entries = BY_LAST[usize::from(*name.last()?)].iter();
+    let (_, says) = entries.find(|(entry, _)| name.ends_with(entry.as_bytes()))?;
+    Some(*says)
 }
 
 fn ends(name: &[u8], list: &[&str]) -> bool {

@@ -7,11 +7,11 @@
 //! join to. JSON stays JSON, and bytes that are not redacted stay as they are. [`Gate`] looks through finished bytes on its own way
 //! and refuses what is left.
 //!
-//! # What builds packages
+//! # A document in a file
 //!
-//! One [`TokenKey`] an organisation, one [`Redactor`] with [`Profile::Package`], and one [`Gate`] for the process, made at its start: a gate
-//! that fails its self-check is an error there, and nothing may be served without one. An envelope is written to its spool piece by piece
-//! and gated as it lies there, in bounded memory:
+//! One [`TokenKey`] an organisation, one [`Redactor`], and one [`Gate`] for the process, made at its start: a gate that fails its self-check
+//! is an error there, and nothing may be served without one. A document is written piece by piece and gated as it lies there, in bounded
+//! memory:
 //!
 //! ```
 //! use std::io::{Seek, Write};

@@ -12,7 +12,7 @@ use crate::checks::Check;
 
 mod split;
 
-pub(crate) use split::{Way, taken};
+pub(crate) use split::Split;
 
 /// The file itself: the gate reads it on its own.
 pub const SOURCE: &str = include_str!("rules.toml");
@@ -75,7 +75,7 @@ pub struct Rule {
     /// Whether the pattern has a group that says what to take out.
     pub(crate) groups: bool,
     /// How to find that group.
-    pub(crate) ways: Vec<Way>,
+    pub(crate) split: Split,
     pub(crate) lead: Option<Regex>,
     /// The beginning of a match at the end of a text, where the keyword does not come first.
     pub(crate) tail: Option<Regex>,
@@ -169,14 +169,12 @@ impl Rules {
 }
 
 fn rule(entry: Entry) -> Rule {
-    let compile = |pattern: &str| {
-        let flags = if entry.nocase { "(?i-u)" } else { "(?-u)" };
-        Regex::new(&format!("{flags}^(?:{pattern})"))
-    };
+    let flags = if entry.nocase { "(?i-u)" } else { "(?-u)" };
+    let compile = |pattern: &str| Regex::new(&format!("{flags}^(?:{pattern})"));
     let pattern = compile(&entry.pattern).expect(READ);
     Rule {
         groups: pattern.captures_len() > 1,
-        ways: split::ways(&entry.pattern, compile).expect(READ),
+        split: Split::new(&entry.pattern, flags, compile).expect(READ),
         pattern,
         lead: entry.lead.as_deref().map(|lead| compile(lead).expect(READ)),
         tail: entry

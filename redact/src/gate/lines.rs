@@ -4,21 +4,27 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use memchr::memmem;
-use serde_json::{Map, Value};
 
 use super::look::Look;
+use super::parts::{self, Record};
 
 /// Texts by session, turn, kind and id.
 #[derive(Default)]
-pub(super) struct Joined(HashMap<String, Vec<u8>>);
+pub(super) struct Joined {
+    texts: HashMap<String, Vec<u8>>,
+    arrays: usize,
+}
 
 /// Shorter lines hold no delta: its type alone is longer.
 const SHORTEST: usize = 24;
 /// What every delta has, in its type or as a name.
 static DELTA: LazyLock<memmem::Finder<'_>> = LazyLock::new(|| memmem::Finder::new("delta"));
 
-/// Parts stand so deep in a document at most.
-const LEVELS: usize = 8;
+/// Parts stand so deep in a document at most, and what they are made of one deeper.
+const LEVELS: usize = 9;
+/// In a line there is a record, its part, and what that is made of.
+const LINE_LEVELS: usize = 3;
+const TOOL_INPUT: &str = "tool-input-delta";
 
 /// Looks at a text, line by line where it has lines of JSON.
 pub(super) fn each(text: &[u8], look: &mut Look<'_>, mut joined: Option<&mut Joined>) {
@@ -61,49 +67,17 @@ pub(super) fn within(text: &[u8]) -> Vec<Vec<u8>> {
     if !two && memmem::find(text, b"\\u").is_none() {
         return Vec::new();
     }
-    let mut document = Document::default();
-    match serde_json::from_slice::<Value>(text) {
-        Ok(value) => document.parts(&value, 0, LEVELS),
-        Err(_) => text
-            .split(|b| *b == b'\n')
-            .filter_map(|line| serde_json::from_slice::<Value>(data(line)).ok())
-            .for_each(|line| document.parts(&line, 0, LEVELS)),
+    let mut whole = Joined::default();
+    if parts::take(text, LEVELS, &mut whole).is_ok() {
+        return whole.into_texts();
     }
-    document.joined.0.into_values().collect()
-}
-
-/// A document, or lines of them, that parts stand in.
-#[derive(Default)]
-struct Document {
-    joined: Joined,
-    arrays: usize,
-}
-
-impl Document {
-    /// Takes parts wherever they stand; those of one array belong together.
-    fn parts(&mut self, value: &Value, array: usize, levels: usize) {
-        let Some(levels) = levels.checked_sub(1) else {
-            return;
-        };
-        match value {
-            Value::Object(record) => {
-                if self.joined.part(record, array) {
-                    return;
-                }
-                for value in record.values() {
-                    self.parts(value, array, levels);
-                }
-            }
-            Value::Array(elements) => {
-                self.arrays += 1;
-                let array = self.arrays;
-                for element in elements {
-                    self.parts(element, array, levels);
-                }
-            }
-            _ => {}
-        }
+    // no document, or one with a mistake behind its deltas
+    let mut lines = Joined::default();
+    for line in text.split(|b| *b == b'\n') {
+        // what a line says before its mistake counts
+        let _ = parts::take(data(line), LEVELS, &mut lines);
     }
+    [whole.into_texts(), lines.into_texts()].concat()
 }
 
 impl Joined {
@@ -114,53 +88,58 @@ impl Joined {
         let telling = [&b"delta"[..], b"-start", b"\\u"]
             .iter()
             .any(|sign| memmem::find(line, sign).is_some());
-        if !telling {
-            return;
-        }
-        if let Ok(Value::Object(record)) = serde_json::from_slice::<Value>(line) {
-            self.part(&record, 0);
+        if telling {
+            // as above
+            let _ = parts::take(line, LINE_LEVELS, self);
         }
     }
 
-    /// Whether it is a part, or a record with one, that matters.
-    fn part(&mut self, record: &Map<String, Value>, array: usize) -> bool {
-        let part = match record.get("part") {
-            Some(Value::Object(part)) => part,
-            _ => record,
-        };
-        let text = |name: &str| part.get(name).and_then(Value::as_str);
-        let (kind, delta) = match text("type") {
-            Some("text-delta" | "reasoning-delta") => {
-                (text("type").unwrap_or_default(), text("delta"))
+    /// Another array: a number that none had before.
+    pub fn array(&mut self) -> usize {
+        self.arrays += 1;
+        self.arrays
+    }
+
+    /// Takes the part that a record is, or has, where it tells a delta.
+    pub fn record(&mut self, record: &Record, array: usize) {
+        let part = record.part.as_deref().unwrap_or(record);
+        let (kind, id, delta) = match part.kind.as_deref() {
+            Some(kind @ ("text-delta" | "reasoning-delta")) => (kind, &part.id, &part.delta),
+            Some("tool-input-delta") => (TOOL_INPUT, &part.call, &part.input_delta),
+            Some("text-start") => return self.begins(record, array, "text-delta", &part.id),
+            Some("reasoning-start") => {
+                return self.begins(record, array, "reasoning-delta", &part.id);
             }
-            Some("tool-input-delta") => ("tool-input-delta", text("inputTextDelta")),
-            Some("text-start") => ("text-delta", Some("\n")),
-            Some("reasoning-start") => ("reasoning-delta", Some("\n")),
-            Some("tool-input-start") => ("tool-input-delta", Some("\n")),
-            _ => return false,
+            Some("tool-input-start") => return self.begins(record, array, TOOL_INPUT, &part.call),
+            _ => return,
         };
-        let id = if kind == "tool-input-delta" {
-            part.get("toolCallId")
-        } else {
-            part.get("id")
-        };
-        let Some(delta) = delta else { return false };
-        let owner = format!(
-            "{array} {:?} {:?} {kind} {id:?}",
-            record.get("session"),
-            record.get("turn")
-        );
-        self.0
-            .entry(owner)
-            .or_default()
-            .extend_from_slice(delta.as_bytes());
-        true
+        if let Some(delta) = delta.as_deref().filter(|delta| !delta.is_empty()) {
+            let text = self.texts.entry(owner(record, array, kind, id));
+            text.or_default().extend_from_slice(delta.as_bytes());
+        }
+    }
+
+    /// A text of the same id that begins anew is another one.
+    fn begins(&mut self, record: &Record, array: usize, kind: &str, id: &Option<String>) {
+        if let Some(text) = self.texts.get_mut(&owner(record, array, kind, id)) {
+            text.push(b'\n');
+        }
+    }
+
+    fn into_texts(self) -> Vec<Vec<u8>> {
+        self.texts.into_values().collect()
     }
 
     /// Looks at what the deltas joined to.
     pub fn finish(self, look: &mut Look<'_>) {
-        for text in self.0.into_values() {
+        for text in self.into_texts() {
             look.whole(&text);
         }
     }
+}
+
+/// Whose text a delta goes on with.
+fn owner(record: &Record, array: usize, kind: &str, id: &Option<String>) -> String {
+    let (session, turn) = (&record.session, &record.turn);
+    format!("{array} {session:?} {turn:?} {kind} {id:?}")
 }

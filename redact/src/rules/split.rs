@@ -1,8 +1,8 @@
 //! What a rule's pattern takes, without asking for its groups, which costs many times what a search costs.
 //!
-//! Most patterns end with the group that is taken: `head(?<s>body)`, or with a choice of such: `head(?:a(?<q>body)|b(?<s>body))`. The
-//! search that prefers what stands first takes the head's first match where the body fits behind it; where it does not, groups are
-//! asked after all.
+//! Most patterns have one group that is taken, `head(?<s>body)after`, or end with a choice of such: `head(?:a(?<q>body)|b(?<s>body))`.
+//! The search that prefers what stands first takes the head's first match where the body fits behind it; where it does not, and may in
+//! another way, groups are asked after all.
 
 use std::ops::Range;
 
@@ -11,50 +11,153 @@ use regex::bytes::Regex;
 /// What is taken and whether it stood in quotes.
 type Taken = (Range<usize>, bool);
 
-/// One way through a pattern.
+/// How a pattern is searched without groups.
 #[derive(Debug)]
-pub(crate) struct Way {
-    head: Regex,
+pub(crate) struct Split {
+    /// Where a pattern that begins with any text really begins, and how far in that may be.
+    seek: Option<(Regex, usize)>,
+    /// What every way begins with; none when the pattern is of another form.
+    head: Option<Regex>,
+    ways: Vec<Way>,
+}
+
+/// One way on behind the head.
+#[derive(Debug)]
+struct Way {
+    before: Option<Regex>,
     body: Regex,
+    after: Option<Regex>,
+    /// All three, where there is more than the body.
+    whole: Option<Regex>,
     quoted: bool,
 }
 
-/// The ways through a pattern, compiled as it is; none when it is not of that form.
-///
-/// # Errors
-/// What the compiler says.
-pub(crate) fn ways<E>(
-    pattern: &str,
-    compile: impl Fn(&str) -> Result<Regex, E>,
-) -> Result<Vec<Way>, E> {
-    let halves = halves(pattern).unwrap_or_default();
-    let way = |(head, body, quoted): (String, String, bool)| {
-        Ok(Way {
-            head: compile(&head)?,
-            body: compile(&body)?,
-            quoted,
-        })
-    };
-    halves.into_iter().map(way).collect()
+/// Whether a way goes on somewhere.
+enum Fit {
+    Taken(Range<usize>),
+    No,
+    /// It does, but not where each of its pieces would best.
+    Otherwise,
 }
 
-/// What a pattern takes at the start of a text.
-pub(crate) fn taken(pattern: &Regex, ways: &[Way], text: &[u8]) -> Option<Taken> {
-    let mut is_sure = !ways.is_empty();
-    for way in ways {
-        let Some(head) = way.head.find(text) else {
-            continue;
+/// A pattern's pieces, as they are written.
+#[derive(Debug, PartialEq)]
+struct Pieces<'p> {
+    head: &'p str,
+    /// In the order in which they are preferred.
+    ways: Vec<Written<'p>>,
+}
+
+#[derive(Debug, PartialEq)]
+struct Written<'p> {
+    before: &'p str,
+    body: &'p str,
+    after: &'p str,
+    quoted: bool,
+}
+
+impl Split {
+    /// Splits a pattern; each piece is compiled as it is, to stand at the start of a text.
+    ///
+    /// # Errors
+    /// What the compiler says.
+    pub fn new(
+        pattern: &str,
+        flags: &str,
+        compile: impl Fn(&str) -> Result<Regex, regex::Error>,
+    ) -> Result<Self, regex::Error> {
+        let (most, pattern) = lead_in(pattern).map_or((None, pattern), |(n, p)| (Some(n), p));
+        // what must follow the group is best asked for at once, but for where the search begins anew
+        let asks =
+            |pieces: &Pieces<'_>| most.is_some() || pieces.ways.iter().all(|w| w.after.is_empty());
+        let Some(pieces) = pieces(pattern).filter(asks) else {
+            return Ok(Self {
+                seek: None,
+                head: None,
+                ways: Vec::new(),
+            });
         };
-        if let Some(body) = way.body.find(&text[head.end()..]) {
-            return Some((head.end()..head.end() + body.end(), way.quoted));
+        let anywhere = |most| Ok((Regex::new(&format!("{flags}(?:{pattern})"))?, most));
+        let some = |piece: &str| match piece {
+            "" => Ok(None),
+            _ => compile(piece).map(Some),
+        };
+        let way = |way: Written<'_>| {
+            let whole = match (way.before, way.after) {
+                ("", "") => String::new(),
+                (before, after) => format!("{before}(?:{}){after}", way.body),
+            };
+            Ok(Way {
+                before: some(way.before)?,
+                body: compile(way.body)?,
+                after: some(way.after)?,
+                whole: some(&whole)?,
+                quoted: way.quoted,
+            })
+        };
+        let ways = pieces.ways.into_iter().map(way);
+        Ok(Self {
+            seek: most.map(anywhere).transpose()?,
+            head: Some(compile(pieces.head)?),
+            ways: ways.collect::<Result<_, regex::Error>>()?,
+        })
+    }
+
+    #[cfg(test)]
+    fn is_empty(&self) -> bool {
+        self.ways.is_empty()
+    }
+
+    /// What the pattern takes at the start of a text.
+    pub fn taken(&self, pattern: &Regex, text: &[u8]) -> Option<Taken> {
+        let Some(head) = &self.head else {
+            return by_groups(pattern, text);
+        };
+        let mut from = 0;
+        if let Some((seek, most)) = &self.seek {
+            from = seek.find(text)?.start();
+            if from > *most {
+                return None;
+            }
         }
-        is_sure = false;
-        break;
+        from += head.find(&text[from..])?.end();
+        for way in &self.ways {
+            match way.fit(&text[from..]) {
+                Fit::Taken(span) => return Some((from + span.start..from + span.end, way.quoted)),
+                Fit::No => {}
+                Fit::Otherwise => break,
+            }
+        }
+        // the head may end elsewhere
+        by_groups(pattern, text)
     }
-    if is_sure {
-        return None;
+}
+
+impl Way {
+    fn fit(&self, text: &[u8]) -> Fit {
+        let start = match self.before.as_ref().map(|before| before.find(text)) {
+            Some(None) => return Fit::No,
+            Some(Some(before)) => before.end(),
+            None => 0,
+        };
+        let body = self.body.find(&text[start..]);
+        if body.is_none() && self.before.is_none() {
+            return Fit::No;
+        }
+        let after = self.after.as_ref();
+        let fits = |end: &usize| after.is_none_or(|after| after.is_match(&text[*end..]));
+        match body.map(|body| start + body.end()).filter(fits) {
+            Some(end) => Fit::Taken(start..end),
+            None if self
+                .whole
+                .as_ref()
+                .is_some_and(|whole| whole.is_match(text)) =>
+            {
+                Fit::Otherwise
+            }
+            None => Fit::No,
+        }
     }
-    by_groups(pattern, text)
 }
 
 fn by_groups(pattern: &Regex, text: &[u8]) -> Option<Taken> {
@@ -69,24 +172,91 @@ fn by_groups(pattern: &Regex, text: &[u8]) -> Option<Taken> {
     Some((taken.range(), quoted.is_some()))
 }
 
-/// Head, body and whether it is the quoted one, for each way.
-fn halves(pattern: &str) -> Option<Vec<(String, String, bool)>> {
-    let (head, last) = last_group(pattern)?;
-    if let Some(choice) = last.strip_prefix("?:") {
-        let ways = alternatives(choice).into_iter().map(|way| {
-            let (before, last) = last_group(way)?;
-            let (body, quoted) = named(last)?;
-            Some((format!("{head}{before}"), body.to_owned(), quoted))
-        });
-        return ways.collect();
-    }
-    let (body, quoted) = named(last)?;
-    Some(vec![(head.to_owned(), body.to_owned(), quoted)])
+/// How much of any text a pattern begins with at most, and what comes then.
+fn lead_in(pattern: &str) -> Option<(usize, &str)> {
+    let (most, rest) = pattern.strip_prefix("(?s:.{0,")?.split_once("}?)")?;
+    Some((most.parse().ok()?, rest))
+}
+
+/// The pieces of a pattern, where it is of the form.
+fn pieces(pattern: &str) -> Option<Pieces<'_>> {
+    choice(pattern).or_else(|| {
+        let (head, last, after) = only_group(pattern)?;
+        let (body, quoted) = named(last)?;
+        let way = |before| Written {
+            before,
+            body,
+            after,
+            quoted,
+        };
+        Some(match option(head) {
+            Some((head, option)) => Pieces {
+                head,
+                ways: vec![way(option), way("")],
+            },
+            None => Pieces {
+                head,
+                ways: vec![way("")],
+            },
+        })
+    })
+}
+
+/// Those of a pattern that ends with a choice.
+fn choice(pattern: &str) -> Option<Pieces<'_>> {
+    let (head, group) = last_group(pattern)?;
+    let choice = group.strip_prefix("?:")?;
+    let ways = alternatives(choice).into_iter().map(|way| {
+        let (before, last) = last_group(way)?;
+        let (body, quoted) = named(last)?;
+        Some(Written {
+            before,
+            body,
+            after: "",
+            quoted,
+        })
+    });
+    Some(Pieces {
+        head,
+        ways: ways.collect::<Option<_>>()?,
+    })
 }
 
 fn named(group: &str) -> Option<(&str, bool)> {
     let quoted = group.strip_prefix("?<q>").map(|body| (body, true));
     quoted.or_else(|| group.strip_prefix("?<s>").map(|body| (body, false)))
+}
+
+/// The group that is taken, where there is one outside of all others: what stands before it, in it and behind it.
+fn only_group(pattern: &str) -> Option<(&str, &str, &str)> {
+    let (mut open, mut found) = (0, None);
+    for (at, mark) in marks(pattern) {
+        match mark {
+            Mark::Open(0) => open = at,
+            Mark::Close(0) if named(&pattern[open + 1..at]).is_some() => {
+                // one alone
+                found = match found {
+                    None => Some((open, at)),
+                    Some(_) => return None,
+                };
+            }
+            Mark::Or(0) => return None,
+            _ => {}
+        }
+    }
+    let (open, close) = found?;
+    let after = &pattern[close + 1..];
+    let repeated = after.starts_with(['*', '+', '?', '{']);
+    (!repeated).then_some((&pattern[..open], &pattern[open + 1..close], after))
+}
+
+/// What a pattern has before a group at its end that may be missing, and that group.
+fn option(pattern: &str) -> Option<(&str, &str)> {
+    let pattern = pattern.strip_suffix('?')?;
+    let (before, group) = last_group(pattern)?;
+    group
+        .starts_with("?:")
+        .then(|| (before, &pattern[before.len()..]))
 }
 
 /// What stands before the group that ends a pattern, and what is in it; `None` where there is none, or a choice around it.
@@ -159,30 +329,40 @@ mod tests {
     #[test]
     fn patterns_are_split_where_they_can_be() {
         let split = |pattern| {
-            halves(pattern).map(|ways| {
-                ways.into_iter()
-                    .map(|(head, body, quoted)| format!("{head} {body} {quoted}"))
-                    .collect::<Vec<_>>()
+            pieces(pattern).map(|pieces| {
+                let ways = pieces.ways.iter().map(|w| {
+                    let quoted = if w.quoted { " quoted" } else { "" };
+                    format!("{}<{}>{}{quoted}", w.before, w.body, w.after)
+                });
+                (pieces.head, ways.collect::<Vec<_>>())
             })
         };
-        assert_eq!(
-            split(r"a[(]\)(?:b|c)(?<s>d+)"),
-            Some(vec![r"a[(]\)(?:b|c) d+ false".into()])
-        );
-        assert_eq!(
-            split(r"a(?:x(?<q>b|c)|(?<s>d))"),
-            Some(vec!["ax b|c true".into(), "a d false".into()])
-        );
-        for pattern in ["a", "a(?<s>b)c", "a(?<s>b)|c", "a(?:b|c)", "(?:a(?<s>b))+"] {
+        let of = |head, ways: &[&str]| Some((head, ways.iter().map(|w| (*w).to_owned()).collect()));
+        for (pattern, wanted) in [
+            (r"a[(]\)(?:b|c)(?<s>d+)", of(r"a[(]\)(?:b|c)", &["<d+>"])),
+            (
+                r"a(?:x(?<q>b|c)|(?<s>d))",
+                of("a", &["x<b|c> quoted", "<d>"]),
+            ),
+            (
+                r"a(?:b c)?(?<s>d)@(?:e|f)",
+                of("a", &["(?:b c)<d>@(?:e|f)", "<d>@(?:e|f)"]),
+            ),
+        ] {
+            assert_eq!(split(pattern), wanted, "{pattern}");
+        }
+        for pattern in ["a", "a(?<s>b)|c", "a(?:b|c)", "(?:a(?<s>b))+", "a(?<s>b)+"] {
             assert_eq!(split(pattern), None, "{pattern}");
         }
+        assert_eq!(lead_in("(?s:.{0,60}?)a(?<s>b)"), Some((60, "a(?<s>b)")));
+        assert_eq!(lead_in("(?s:.)a"), None);
     }
 
-    /// Texts of the pieces that matter: samples, halves of them, and what stands between names and values.
+    /// Texts of the pieces that matter: samples, cut ones, and what stands between names and values.
     fn texts() -> impl Strategy<Value = (usize, Vec<u8>)> {
         let rules = Rules::get();
         let grouped: Vec<usize> = (0..rules.list.len())
-            .filter(|at| !rules.list[*at].ways.is_empty())
+            .filter(|at| !rules.list[*at].split.is_empty())
             .collect();
         assert!(grouped.len() >= 10, "{}", grouped.len());
         let piece = prop_oneof![
@@ -227,7 +407,7 @@ mod tests {
         fn it_is_what_the_groups_say((at, text) in texts()) {
             let rule = &Rules::get().list[at];
             prop_assert_eq!(
-                taken(&rule.pattern, &rule.ways, &text),
+                rule.split.taken(&rule.pattern, &text),
                 by_groups(&rule.pattern, &text),
                 "{}: {:?}", rule.id, String::from_utf8_lossy(&text)
             );

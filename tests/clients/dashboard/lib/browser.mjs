@@ -2,12 +2,16 @@
 import { accessSync, constants } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
 import path from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
+import { isDeepStrictEqual } from 'node:util';
 import { chromium } from 'playwright-core';
 import { PATIENCE_MS, until } from './level.mjs';
 
 /** What Chromium is called on Debian and elsewhere, as `scripts/setup` looks for it. */
 const NAMES = ['chromium', 'chromium-browser', 'google-chrome'];
 const SHOTS = process.env.BEX_DASHBOARD_SHOTS ?? path.resolve(import.meta.dirname, '../../../../target/dashboard');
+/** Each request of the page waits for a time of its own up to this: a scenario that counts on one answer being there before another fails. */
+const SLOW_MS = Number(process.env.BEX_DASHBOARD_SLOW_MS ?? 0);
 const WIDE = { width: 1280, height: 800 };
 
 function program() {
@@ -45,8 +49,15 @@ export class Browser {
   async open(stack, at = '', { token = stack.dev.apiToken, ...options } = {}) {
     const context = await this.chromium.newContext({ viewport: WIDE, permissions: ['clipboard-read', 'clipboard-write'], acceptDownloads: true, ...options });
     context.setDefaultTimeout(PATIENCE_MS);
+    if (SLOW_MS > 0) await context.route('**/v1/**', slowly);
     return Tab.open(context, stack, at, token);
   }
+}
+
+async function slowly(route) {
+  await pause(Math.random() * SLOW_MS);
+  // a page that is left takes its requests with it
+  await route.continue().catch(() => {});
 }
 
 export class Tab {
@@ -102,6 +113,18 @@ export class Tab {
   /** Waits until the page shows these words. */
   async sees(words, patience) {
     await until(`the page shows ${words}`, () => this.has(words), { patience, told: () => this.text() });
+  }
+
+  /** Waits until what is read in the page is this. */
+  async reads(what, look, wanted) {
+    let found;
+    const same = async () => isDeepStrictEqual((found = await look()), wanted);
+    await until(`${what}: ${JSON.stringify(wanted)}`, same, { told: () => `instead of ${JSON.stringify(found)}` });
+  }
+
+  /** Waits until so many elements fit this selector. */
+  async counts(selector, wanted) {
+    await this.reads(selector, () => this.page.locator(selector).count(), wanted);
   }
 
   async has(words) {

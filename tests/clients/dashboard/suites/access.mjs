@@ -33,11 +33,13 @@ export function access(world) {
         const tab = await open();
         const { page } = tab;
         await page.goto(stack.dev.dashboardUrl);
+        await page.getByRole('button', { name: 'Sign in' }).waitFor();
         assert.deepEqual(await violations(tab), [], 'sign in');
         await tab.signIn();
         await tab.sees('For everybody');
         assert.deepEqual(await violations(tab), [], 'the list');
         await page.getByRole('button', { name: 'New session' }).click();
+        await page.getByRole('dialog').waitFor();
         assert.deepEqual(await violations(tab), [], 'a new session');
         await page.keyboard.press('Escape');
         await page.getByRole('link', { name: 'For everybody' }).first().click();
@@ -45,12 +47,16 @@ export function access(world) {
         const folded = page.locator('.item [aria-expanded=false]');
         for (let n = 0; n < 3; n++) await folded.first().click();
         await page.getByRole('button', { name: 'Find', exact: true }).click();
+        await page.getByRole('searchbox').waitFor();
         assert.deepEqual(await violations(tab), [], 'a conversation');
         await page.getByRole('button', { name: 'Replay', exact: true }).click();
+        await page.getByRole('slider', { name: 'Time' }).waitFor();
         assert.deepEqual(await violations(tab), [], 'a replay');
         await page.getByRole('link', { name: 'Executions' }).click();
         await page.locator(`.session[data-id="${execution}"] a`).click();
         await page.getByRole('button', { name: /^build/ }).click();
+        await tab.sees('"totalTokens": 812');
+        await tab.sees('1 finding');
         assert.deepEqual(await violations(tab), [], 'an execution');
         await page.locator('.back').click();
         await page.locator('.session').first().waitFor();
@@ -63,6 +69,7 @@ export function access(world) {
         await tab.sees('asks for permission');
         assert.deepEqual(await violations(tab), [], 'a remote session');
         await page.getByRole('button', { name: 'Keys' }).click();
+        await page.getByRole('dialog', { name: 'Keys' }).waitFor();
         assert.deepEqual(await violations(tab), [], 'keys');
       },
       { tab: { colorScheme, bypassCSP: true } },

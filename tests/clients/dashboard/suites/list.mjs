@@ -4,7 +4,7 @@ import { until } from '../lib/level.mjs';
 import { scenario } from '../lib/scenario.mjs';
 
 const ids = tab => tab.page.locator('.session').evaluateAll(rows => rows.map(row => row.dataset.id));
-const lists = (tab, wanted) => until(`the list is ${wanted}`, async () => JSON.stringify(await ids(tab)) === JSON.stringify(wanted), { told: () => tab.text() });
+const lists = (tab, wanted) => tab.reads('the list', () => ids(tab), wanted);
 
 export function list(world) {
   scenario(world, 'the list: both kinds, newest first, narrowed by words, phase, kind and place', async ({ stack, open }) => {

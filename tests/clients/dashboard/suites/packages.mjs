@@ -72,7 +72,7 @@ export function packages(world) {
     const { page } = tab;
     await page.locator(`.session[data-id="${id}"] a`).click();
     await tab.sees('a node failed');
-    assert.deepEqual(await page.locator('.node').evaluateAll(nodes => nodes.map(node => node.dataset.node)), ['plan', 'build', 'review']);
+    await tab.reads('the nodes', () => page.locator('.node').evaluateAll(nodes => nodes.map(node => node.dataset.node)), ['plan', 'build', 'review']);
     await tab.sees('2 retries');
     await page.getByRole('button', { name: /^build/ }).click();
     await tab.sees('"totalTokens": 812');

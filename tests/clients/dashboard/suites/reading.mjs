@@ -74,16 +74,16 @@ export function reading(world) {
     const { page } = tab;
     await page.getByRole('button', { name: /^make test|^bash/ }).click();
     await page.locator('.terminal .fg-2', { hasText: 'ok' }).waitFor();
-    assert.match(await page.locator('.terminal pre').last().innerText(), /ok 12 passed\nprogress 100%\nred/);
+    await page.locator('.terminal pre', { hasText: /ok 12 passed\s*progress 100%\s*red/ }).waitFor();
     await tab.shot('content');
     await page.getByText('no such file: missing.txt').waitFor();
-    assert.deepEqual(await page.locator('.plan li').evaluateAll(items => items.map(item => item.className)), ['completed', 'in_progress', 'pending']);
-    assert.equal(await page.locator('.diff-line.new').count(), 2);
-    assert.equal(await page.locator('.diff-line.gone').count(), 1);
-    assert.equal(await page.locator('img.picture').count(), 1);
+    await tab.reads('the plan', () => page.locator('.plan li').evaluateAll(items => items.map(item => item.className)), ['completed', 'in_progress', 'pending']);
+    await tab.counts('.diff-line.new', 2);
+    await tab.counts('.diff-line.gone', 1);
+    await tab.counts('img.picture', 1);
     await page.getByRole('heading', { name: 'A heading' }).waitFor();
-    assert.equal(await page.locator('.md table td').count(), 2);
-    assert.equal(await page.locator('.md input[type=checkbox]').count(), 2);
+    await tab.counts('.md table td', 2);
+    await tab.counts('.md input[type=checkbox]', 2);
     await page.getByRole('button', { name: /^Thought/ }).click();
     await page.locator('.reasoning-fold strong', { hasText: 'what' }).waitFor();
     // what was said is text, whatever it looks like
@@ -117,8 +117,7 @@ export function reading(world) {
     const parts = await stack.stored(session);
     const call = parts.find(({ part }) => part.type === 'tool-input-start' && part.toolName === 'execute');
     const linked = await tab.another(`sessions/${session}#${call.turn}.${call.index}`);
-    await linked.page.locator('[data-marked] [data-call]').waitFor();
-    assert.equal(await linked.page.locator('[data-marked] [data-call]').getAttribute('data-call'), call.part.toolCallId);
+    await linked.page.locator(`[data-marked] [data-call="${call.part.toolCallId}"]`).waitFor();
     assert.deepEqual(linked.faults, []);
   });
 
