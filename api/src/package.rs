@@ -20,6 +20,7 @@ mod spool;
 mod subject;
 pub mod tools;
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -27,6 +28,9 @@ use bex_proto::package::PackageId;
 use bex_proto::{Chain, WorkspaceId};
 use bex_store::packages::{PackageKey, Renewed};
 use jiff::Timestamp;
+use tokio::task::JoinHandle;
+use tokio_util::task::TaskTracker;
+use tracing::Instrument;
 
 use crate::metrics::PackageMetrics;
 
@@ -45,17 +49,23 @@ use builder::{Workbench, milliseconds};
 
 /// Days an object lives after somebody last asked for it.
 pub const EXPIRY_DAYS: u32 = 7;
-/// For the upload: with the build less than a caller waits.
+/// For the upload in all: with the build less than a caller waits.
 const UPLOAD: Duration = Duration::from_secs(10);
 
 /// Makes packages and puts them where they can be fetched.
-#[derive(Debug)]
 pub struct Packager {
     builder: Builder,
     objects: Objects,
     ttl: UrlTtl,
     admission: Admission,
     metrics: PackageMetrics,
+    tasks: TaskTracker,
+}
+
+impl fmt::Debug for Packager {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Packager({:?}, {:?})", self.builder, self.objects)
+    }
 }
 
 /// A packager that several handlers share.
@@ -89,7 +99,16 @@ impl Packager {
             ttl,
             admission: Admission::new(shares),
             metrics,
+            tasks: TaskTracker::new(),
         }
+    }
+
+    /// Does what must not be cut when its caller leaves: [`keep`] waits for it before the process ends.
+    pub fn by_itself<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> JoinHandle<T> {
+        self.tasks.spawn(work.in_current_span())
     }
 
     /// Where packages lie.
@@ -187,7 +206,7 @@ fn tell(subject: &Subject, fault: &PackageFault) {
             let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
             tracing::error!(%kind, id, patterns = ids.join(","), "the gate refused a package");
         }
-        PackageFault::Spool(_) | PackageFault::Object(_) | PackageFault::Lost => {
+        PackageFault::Spool(_) | PackageFault::Object(_) | PackageFault::Lost(_) => {
             tracing::error!(%kind, id, error = %Chain(fault), "a package could not be made");
         }
         PackageFault::TooLarge | PackageFault::TooSlow => {

@@ -121,9 +121,13 @@ async fn package(
     let packager = api.packages.clone().ok_or(Code::NotConfigured)?;
     let subject = Subject::parse(kind, &id).ok_or(Code::NotFound)?;
     // by itself: a caller that leaves must not cut an upload in two
+    let asking = Arc::clone(&packager);
     let work =
-        tokio::spawn(async move { ask(&api, &packager, &caller, &subject, workspace).await });
-    let published = work.await.map_err(|_| Code::Internal)??;
+        asking.by_itself(async move { ask(&api, &packager, &caller, &subject, workspace).await });
+    let published = work.await.map_err(|error| {
+        tracing::error!(error = %Chain(&error), "a package was not made to its end");
+        ApiError::from(Code::Internal)
+    })??;
     let view = PackageView::from(published);
     Ok(([(header::CACHE_CONTROL, "no-store")], Json(view)).into_response())
 }
@@ -151,6 +155,8 @@ async fn ask(
             asked.audit("ok", Some(&published.package)).await?;
             Ok(published)
         }
+        // nothing was read for it, and who asks too often shall not fill the log with it: they are counted
+        Err(fault @ (PackageFault::Busy | PackageFault::TooOften { .. })) => Err(fault.into()),
         Err(fault) => {
             let refusal = ApiError::from(fault);
             if let Err(error) = asked.audit(refusal.code().as_str(), None).await {
@@ -207,7 +213,7 @@ impl From<PackageFault> for ApiError {
                 Self::from(Code::GateRefused).with("patternIds", ids)
             }
             PackageFault::Store(error) => error.into(),
-            PackageFault::Spool(_) | PackageFault::Object(_) | PackageFault::Lost => {
+            PackageFault::Spool(_) | PackageFault::Object(_) | PackageFault::Lost(_) => {
                 Code::Internal.into()
             }
         }

@@ -9,6 +9,7 @@ use bex_redact::{Gate, GateError, Profile, Redactor, TokenKey};
 use bex_store::Db;
 use jiff::Timestamp;
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 
 use super::assemble::{Source, assemble, sources};
 use super::document::Document;
@@ -94,9 +95,11 @@ impl std::fmt::Debug for Builder {
 
 /// What one package is written with.
 pub(super) struct Workbench {
-    redactor: Redactor,
-    spool_dir: PathBuf,
-    limit: u64,
+    pub(super) redactor: Redactor,
+    pub(super) spool_dir: PathBuf,
+    pub(super) limit: u64,
+    /// Set once nobody waits for the package any more: what works on it off the threads that serve ends with the line it is at.
+    pub(super) given_up: CancellationToken,
     /// The program's commit.
     pub commit: Option<String>,
 }
@@ -104,12 +107,12 @@ pub(super) struct Workbench {
 impl Workbench {
     /// An empty document.
     pub fn document(&self) -> Result<Document, PackageFault> {
-        Document::begin(&self.spool_dir, self.limit, self.redactor.clone())
+        Document::begin(self)
     }
 
     /// Elements of an array that is put into a document later.
     pub fn elements(&self) -> Result<Document, PackageFault> {
-        Document::elements(&self.spool_dir, self.limit, self.redactor.clone())
+        Document::elements(self)
     }
 }
 
@@ -180,7 +183,9 @@ impl Builder {
             spool_dir: deps.spool_dir.clone(),
             limit: deps.bounds.bytes,
             commit: deps.commit.clone(),
+            given_up: CancellationToken::new(),
         };
+        let _guard = bench.given_up.clone().drop_guard();
         let snapshot = deps.db.snapshot().await?;
         let found = sources(&snapshot, subject).await?;
         let source = found.iter().find(|source| source.workspace() == workspace);
@@ -189,17 +194,21 @@ impl Builder {
         snapshot.end().await?;
         let now = milliseconds(Timestamp::now());
         let built = document.finish(now, sources).await?;
-        self.check(built).await
+        self.check(built, bench.given_up.clone()).await
     }
 
-    async fn check(&self, mut built: Built) -> Result<Built, PackageFault> {
+    async fn check(
+        &self,
+        mut built: Built,
+        given_up: CancellationToken,
+    ) -> Result<Built, PackageFault> {
         let gate = Arc::clone(&self.gate);
         let checked = tokio::task::spawn_blocking(move || {
-            check::check(&gate, &built.file)?;
+            check::check(&gate, &built.file, &given_up)?;
             built.rewind().map_err(PackageFault::Spool)?;
             Ok(built)
         });
-        checked.await.map_err(|_| PackageFault::Lost)?
+        checked.await?
     }
 }
 

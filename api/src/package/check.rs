@@ -7,6 +7,7 @@ use std::io::{BufRead, BufReader, Read};
 
 use bex_redact::{Gate, Refused};
 use serde::de::IgnoredAny;
+use tokio_util::sync::CancellationToken;
 
 use super::PackageFault;
 use super::document::{MAX_LINE, alone};
@@ -14,13 +15,20 @@ use super::document::{MAX_LINE, alone};
 /// The id of what is not built as a package is.
 const STRUCTURE: &str = "package-structure";
 
-/// Reads a package to its end.
-pub(super) fn check(gate: &Gate, package: impl Read) -> Result<(), PackageFault> {
+/// Reads a package to its end, or until nobody waits for that any more.
+pub(super) fn check(
+    gate: &Gate,
+    package: impl Read,
+    given_up: &CancellationToken,
+) -> Result<(), PackageFault> {
     let mut found = BTreeSet::new();
     let mut reader = BufReader::with_capacity(256 * 1024, package);
     let (mut line, mut open) = (Vec::new(), Vec::new());
     let mut over = false;
     loop {
+        if given_up.is_cancelled() {
+            return Err(PackageFault::TooSlow);
+        }
         line.clear();
         // a redacted line may be a little longer than it was
         let read = (&mut reader)
@@ -98,7 +106,7 @@ mod tests {
 
     fn ids(package: &str) -> Vec<String> {
         let gate = Gate::new(Profile::Package).expect("it serves");
-        match check(&gate, package.as_bytes()) {
+        match check(&gate, package.as_bytes(), &CancellationToken::new()) {
             Ok(()) => Vec::new(),
             Err(PackageFault::Gate(ids)) => ids.into_iter().collect(),
             Err(other) => panic!("{other}"),

@@ -13,16 +13,16 @@
 //!
 //! So whoever reads it again never needs more than one line of it.
 
-use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bex_redact::Redactor;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::value::RawValue;
+use tokio_util::sync::CancellationToken;
 
-use super::PackageFault;
 use super::spool::{Built, Spool};
+use super::{PackageFault, Workbench};
 
 /// Bytes of one line: the text of one turn stands in it twice. Whoever reads a package holds a line of it.
 pub(super) const MAX_LINE: usize = 32 * 1024 * 1024;
@@ -35,6 +35,9 @@ pub(super) fn alone(bytes: usize) -> Option<MutexGuard<'static, ()>> {
     (bytes > LONG_LINE).then(|| ALONE.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
+/// Why there are lines.
+const HELD: &str = "whoever lost a line of a document writes no other";
+
 /// A document, or the elements of an array that is put into one later.
 pub(super) struct Document {
     /// Taken while a line is made.
@@ -43,6 +46,8 @@ pub(super) struct Document {
 
 struct Lines {
     redactor: Redactor,
+    /// Set once nobody waits for the document any more.
+    given_up: CancellationToken,
     spool: Spool,
     /// Whether the innermost open object or array has something in it.
     filled: Vec<bool>,
@@ -66,6 +71,9 @@ impl Lines {
     }
 
     fn redacted(&mut self, key: Option<&str>, value: &str) -> Result<(), PackageFault> {
+        if self.given_up.is_cancelled() {
+            return Err(PackageFault::TooSlow);
+        }
         if value.len() > MAX_LINE {
             return Err(PackageFault::TooLarge);
         }
@@ -112,8 +120,8 @@ fn on_one_line(value: &str) -> std::borrow::Cow<'_, str> {
 
 impl Document {
     /// An object in a new file.
-    pub fn begin(dir: &Path, limit: u64, redactor: Redactor) -> Result<Self, PackageFault> {
-        let mut document = Self::elements(dir, limit, redactor)?;
+    pub fn begin(bench: &Workbench) -> Result<Self, PackageFault> {
+        let mut document = Self::elements(bench)?;
         if let Some(lines) = &mut document.lines {
             lines.spool.write(b"{")?;
         }
@@ -121,10 +129,11 @@ impl Document {
     }
 
     /// Elements of an array.
-    pub fn elements(dir: &Path, limit: u64, redactor: Redactor) -> Result<Self, PackageFault> {
+    pub fn elements(bench: &Workbench) -> Result<Self, PackageFault> {
         let lines = Lines {
-            redactor,
-            spool: Spool::create(dir, limit)?,
+            redactor: bench.redactor.clone(),
+            given_up: bench.given_up.clone(),
+            spool: Spool::create(&bench.spool_dir, bench.limit)?,
             filled: vec![false],
             count: 0,
         };
@@ -135,12 +144,12 @@ impl Document {
         &mut self,
         work: impl FnOnce(&mut Lines) -> Result<T, PackageFault> + Send + 'static,
     ) -> Result<T, PackageFault> {
-        let mut lines = self.lines.take().ok_or(PackageFault::Lost)?;
+        let mut lines = self.lines.take().expect(HELD);
         let done = tokio::task::spawn_blocking(move || {
             let done = work(&mut lines);
             (lines, done)
         });
-        let (lines, done) = done.await.map_err(|_| PackageFault::Lost)?;
+        let (lines, done) = done.await?;
         self.lines = Some(lines);
         done
     }
@@ -208,7 +217,7 @@ impl Document {
         key: &'static str,
         mut elements: Document,
     ) -> Result<(), PackageFault> {
-        let elements = elements.lines.take().ok_or(PackageFault::Lost)?;
+        let elements = elements.lines.take().expect(HELD);
         self.with(move |lines| {
             lines.open(key, "[")?;
             lines.spool.append(elements.spool)?;
@@ -228,9 +237,9 @@ impl Document {
         generated_at: Timestamp,
         sources: Vec<String>,
     ) -> Result<Built, PackageFault> {
-        let lines = self.lines.take().ok_or(PackageFault::Lost)?;
+        let lines = self.lines.take().expect(HELD);
         let done = tokio::task::spawn_blocking(move || lines.spool.finish(generated_at, sources));
-        done.await.map_err(|_| PackageFault::Lost)?
+        done.await?
     }
 }
 
@@ -253,13 +262,24 @@ pub(super) fn optional_json(text: Option<String>) -> Option<Box<RawValue>> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use bex_redact::{Profile, TokenKey};
 
     use super::*;
 
+    fn bench(dir: &Path, limit: u64) -> Workbench {
+        Workbench {
+            redactor: Redactor::new(Profile::Package, TokenKey::new(b"key")),
+            spool_dir: dir.to_owned(),
+            limit,
+            commit: None,
+            given_up: CancellationToken::new(),
+        }
+    }
+
     fn elements(dir: &Path) -> Document {
-        let redactor = Redactor::new(Profile::Package, TokenKey::new(b"key"));
-        Document::elements(dir, u64::MAX, redactor).expect("a file")
+        Document::elements(&bench(dir, u64::MAX)).expect("a file")
     }
 
     #[tokio::test]
@@ -277,12 +297,7 @@ mod tests {
         let too_long = vec!["x".repeat(MAX_LINE)];
         let written = document.items(too_long).await;
         assert!(matches!(written, Err(PackageFault::TooLarge)));
-        let mut whole = Document::begin(
-            dir.path(),
-            1000,
-            Redactor::new(Profile::Package, TokenKey::new(b"key")),
-        )
-        .expect("a file");
+        let mut whole = Document::begin(&bench(dir.path(), 1000)).expect("a file");
         let mut list = elements(dir.path());
         list.items(vec![
             json("{\n\"a\":1\n}".to_owned()),
@@ -303,5 +318,17 @@ mod tests {
         let list = "{\n\"list\":[\n{ \"a\":1 },\n\"t\"\n],\n\"password\":";
         let behind = text.strip_prefix(list).expect(&text);
         assert!(behind.starts_with("\"[redacted:sensitive-key:"), "{text}");
+    }
+
+    #[tokio::test]
+    async fn a_document_that_was_given_up_ends_with_the_line() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let bench = bench(dir.path(), u64::MAX);
+        let mut document = Document::elements(&bench).expect("a file");
+        document.items(vec![1]).await.expect("somebody waits");
+        bench.given_up.cancel();
+        let written = document.items(vec![2, 3]).await;
+        assert!(matches!(written, Err(PackageFault::TooSlow)));
+        assert_eq!(document.count(), 1);
     }
 }

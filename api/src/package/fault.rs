@@ -50,14 +50,15 @@ pub enum PackageFault {
     Object(#[from] ObjectFault),
     /// A step of the build ended without an answer.
     #[error("a step of the build was lost")]
-    Lost,
+    Lost(#[from] tokio::task::JoinError),
 }
 
 impl PackageFault {
     /// A word for metrics.
     pub fn word(&self) -> &'static str {
         match self {
-            Self::NotFound | Self::Ambiguous => "not_found",
+            Self::NotFound => "not_found",
+            Self::Ambiguous => "ambiguous",
             Self::Foreign { .. } => "foreign_row",
             Self::Busy => "busy",
             Self::TooOften { .. } => "too_often",
@@ -65,14 +66,15 @@ impl PackageFault {
             Self::TooSlow => "too_slow",
             Self::Gate(_) => "gate_refused",
             Self::Store(_) => "store_failed",
-            Self::Spool(_) | Self::Lost => "failed",
+            Self::Spool(_) | Self::Lost(_) => "failed",
             Self::Object(_) => "object_store_failed",
         }
     }
 
     /// Every word.
-    pub const WORDS: [&'static str; 10] = [
+    pub const WORDS: [&'static str; 11] = [
         "not_found",
+        "ambiguous",
         "foreign_row",
         "busy",
         "too_often",

@@ -15,15 +15,15 @@ const EVERY: Duration = Duration::from_secs(240);
 /// For one removal.
 const REMOVAL: Duration = Duration::from_secs(10);
 
-/// Sweeps until cancelled.
+/// Sweeps until cancelled; then waits for the packages that are being made.
 pub async fn keep(packager: Arc<Packager>, cancel: CancellationToken) {
     let mut every = interval(EVERY);
     every.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while cancel.run_until_cancelled(every.tick()).await.is_some() {
-        if cancel.run_until_cancelled(packager.sweep()).await.is_none() {
-            return;
-        }
+        let _ = cancel.run_until_cancelled(packager.sweep()).await;
     }
+    packager.tasks.close();
+    packager.tasks.wait().await;
 }
 
 impl Packager {

@@ -11,6 +11,7 @@ use std::fs::File;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::ObjectKey;
 
@@ -82,7 +83,7 @@ pub enum ObjectFault {
     Expired,
     /// A step was lost.
     #[error("a step of the upload was lost")]
-    Lost,
+    Lost(#[from] tokio::task::JoinError),
 }
 
 /// Where packages lie.
@@ -107,7 +108,7 @@ impl Objects {
         }
     }
 
-    /// Stores a file of so many bytes, whole or not at all; its SHA-256.
+    /// Stores a file of so many bytes, whole or not at all, within this time in all; its SHA-256.
     pub(super) async fn put(
         &self,
         key: &ObjectKey,
@@ -115,9 +116,12 @@ impl Objects {
         bytes: u64,
         within: Duration,
     ) -> Result<String, ObjectFault> {
+        let until = Instant::now() + within;
         match self {
-            Self::Local(local) => local.put(key, file).await,
-            Self::S3(s3) => s3.put(key, file, bytes, within).await,
+            Self::Local(local) => timeout_at(until, local.put(key, file))
+                .await
+                .map_err(|_| ObjectFault::TooSlow)?,
+            Self::S3(s3) => s3.put(key, file, bytes, until).await,
         }
     }
 
@@ -128,7 +132,9 @@ impl Objects {
         within: Duration,
     ) -> Result<(), ObjectFault> {
         match self {
-            Self::Local(local) => local.remove(key).await,
+            Self::Local(local) => timeout(within, local.remove(key))
+                .await
+                .map_err(|_| ObjectFault::TooSlow)?,
             Self::S3(s3) => s3.remove(key, within).await,
         }
     }

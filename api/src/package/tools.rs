@@ -9,6 +9,7 @@ use bex_proto::package::content::{self, Misnamed};
 use bex_proto::package::{Envelope, Findings, SCHEMA_VERSION, schema};
 use bex_proto::transcript::sha256_hex;
 use bex_redact::{Gate, Profile};
+use tokio_util::sync::CancellationToken;
 
 use super::{Bounds, PackageFault, check};
 
@@ -108,7 +109,9 @@ pub fn verify(package: &[u8], sha256: Option<&str>) -> Result<Summary, Complaint
     if sha256.is_some_and(|given| !given.eq_ignore_ascii_case(&summary.sha256)) {
         return Err(Complaint::Digest);
     }
-    check::check(&Gate::new(Profile::Package)?, package).map_err(Complaint::Gate)?;
+    // to its end
+    let given_up = CancellationToken::new();
+    check::check(&Gate::new(Profile::Package)?, package, &given_up).map_err(Complaint::Gate)?;
     Ok(summary)
 }
 

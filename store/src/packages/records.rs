@@ -158,7 +158,7 @@ impl Snapshot {
         after: Option<RecordAfter<'_>>,
     ) -> Result<Vec<UsageSource>, StoreError> {
         let sql = format!(
-            "SELECT *, cost::text AS cost_text FROM usage_ledger WHERE workspace_id = $1 AND {}
+            "SELECT *, trim_scale(cost)::text AS cost_text FROM usage_ledger WHERE workspace_id = $1 AND {}
                 AND ($3 IS NULL OR (at, entry_id) > ($3, $4)) ORDER BY at, entry_id LIMIT $5",
             of.usage()
         );

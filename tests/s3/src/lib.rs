@@ -1,9 +1,8 @@
 //! A private S3 server: objects in a directory of its own, requests and URLs refused unless their signatures are right and they have
-//! not expired. It remembers what it was asked, answers nothing when told to, and is gone when dropped.
+//! not expired. It remembers what it was asked, takes no writes when told so, and is gone with its connections when dropped.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
@@ -16,7 +15,7 @@ use s3s::service::{S3Service, S3ServiceBuilder};
 use s3s_fs::FileSystem;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 
 /// The one user's key.
 pub const KEY_ID: &str = "AKIATESTTESTTESTTEST";
@@ -49,8 +48,18 @@ pub struct Asked {
 struct Shared {
     service: S3Service,
     asked: Mutex<Vec<Asked>>,
-    /// Writes are answered with this status; 0 when they are done.
-    broken: AtomicU16,
+    writes: Mutex<Writes>,
+}
+
+/// What becomes of writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Writes {
+    /// They are done.
+    Done,
+    /// They are answered with this status.
+    Refused(StatusCode),
+    /// An upload may begin; whatever has content is never answered.
+    Hang,
 }
 
 impl Shared {
@@ -75,7 +84,7 @@ impl S3 {
         let shared = Arc::new(Shared {
             service: builder.build(),
             asked: Mutex::default(),
-            broken: AtomicU16::new(0),
+            writes: Mutex::new(Writes::Done),
         });
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
@@ -136,10 +145,10 @@ impl S3 {
         asked.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Answers every write with this status from now on; `None` does as it is asked again.
-    pub fn break_writes(&self, status: Option<StatusCode>) {
-        let status = status.map_or(0, |status| status.as_u16());
-        self.shared.broken.store(status, Ordering::SeqCst);
+    /// From now on.
+    pub fn writes(&self, writes: Writes) {
+        let now = self.shared.writes.lock();
+        *now.unwrap_or_else(PoisonError::into_inner) = writes;
     }
 }
 
@@ -150,9 +159,12 @@ impl Drop for S3 {
 }
 
 async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+    // they end with this task
+    let mut connections = JoinSet::new();
     while let Ok((socket, _)) = listener.accept().await {
+        while connections.try_join_next().is_some() {}
         let shared = Arc::clone(&shared);
-        tokio::spawn(async move {
+        connections.spawn(async move {
             let service = service_fn(|request| answer(Arc::clone(&shared), request));
             let server = auto::Builder::new(TokioExecutor::new());
             let serving = server.serve_connection(TokioIo::new(socket), service);
@@ -171,13 +183,17 @@ async fn answer(
         uri: request.uri().clone(),
         headers: request.headers().clone(),
     };
-    let writes = matches!(asked.method, Method::PUT | Method::POST);
+    let method = asked.method.clone();
     shared.remember(asked);
-    let broken = shared.broken.load(Ordering::SeqCst);
-    if writes && let Ok(status) = StatusCode::from_u16(broken) {
-        let mut response = Response::new(s3s::Body::empty());
-        *response.status_mut() = status;
-        return Ok(response);
+    let writes = *shared.writes.lock().unwrap_or_else(PoisonError::into_inner);
+    match (writes, method) {
+        (Writes::Refused(status), Method::PUT | Method::POST) => {
+            let mut response = Response::new(s3s::Body::empty());
+            *response.status_mut() = status;
+            return Ok(response);
+        }
+        (Writes::Hang, Method::PUT) => std::future::pending().await,
+        _ => {}
     }
     shared.service.call(request.map(s3s::Body::from)).await
 }

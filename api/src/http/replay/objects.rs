@@ -15,7 +15,7 @@ use tokio_util::io::ReaderStream;
 use crate::http::extract::{Params, Segments};
 use crate::http::{Api, ApiError};
 use crate::metrics::FetchResult;
-use crate::package::{LocalObjects, ObjectKey, Objects, Packager, UrlRefused};
+use crate::package::{LocalObjects, ObjectKey, Objects, UrlRefused};
 
 /// Who fetched, as far as is known: whoever had the URL.
 const SUBJECT: &str = "signed-url";
@@ -35,14 +35,7 @@ pub async fn fetch(
     let Objects::Local(objects) = packager.objects() else {
         return Err(Code::NotFound.into());
     };
-    let given = given(
-        &api,
-        &packager,
-        objects,
-        &format!("{org}/{of}/{file}"),
-        params,
-    )
-    .await;
+    let given = given(&api, objects, &format!("{org}/{of}/{file}"), params).await;
     packager.metrics().fetched(match &given {
         Ok(_) => FetchResult::Given,
         Err(error) => match error.code() {
@@ -56,14 +49,13 @@ pub async fn fetch(
 
 async fn given(
     api: &Api,
-    packager: &Packager,
     objects: &LocalObjects,
     key: &str,
     params: Params,
 ) -> Result<Response, ApiError> {
     let key = good(objects, key, params).map_err(|_| Code::UrlInvalid)?;
     let found = objects.get(&key).await.map_err(|error| {
-        tracing::error!(error = %Chain(&error), ?packager, "a package could not be read");
+        tracing::error!(error = %Chain(&error), %key, "a package could not be read");
         ApiError::from(Code::Internal)
     })?;
     let (file, bytes) = found.ok_or(Code::NotFound)?;

@@ -215,8 +215,8 @@ impl Assembly<'_> {
         spoken: &mut Spoken,
     ) -> Result<bool, PackageFault> {
         let bytes = u32::try_from(turn.bytes).unwrap_or(TURNS).min(TURNS);
-        // until its lines are written
-        let _held = TURN_BYTES
+        // until its lines are written, or what is made of it is let go
+        let held = TURN_BYTES
             .acquire_many(bytes)
             .await
             .expect("the semaphore is never closed");
@@ -226,9 +226,9 @@ impl Assembly<'_> {
         let folded = tokio::task::spawn_blocking(move || {
             let blocks = of_parts(parts.iter().map(String::as_str));
             let text = serde_json::to_string(&blocks).expect("blocks always serialise");
-            (told(kind, &blocks), text)
+            (told(kind, &blocks), text, held)
         });
-        let (told, blocks) = folded.await.map_err(|_| PackageFault::Lost)?;
+        let (told, blocks, _held) = folded.await?;
         let turn_id = format!("{}.{}", session.id, turn.turn);
         let complete = turn.verdict == Verdict::Complete;
         if !complete {

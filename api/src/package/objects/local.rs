@@ -10,6 +10,8 @@ use bex_proto::ticket::KeyRing;
 use hmac::{Hmac, KeyInit, Mac};
 use jiff::Timestamp;
 use sha2::{Digest, Sha256};
+use tempfile::NamedTempFile;
+use tokio_util::sync::CancellationToken;
 
 use super::super::subject::{KEY_PREFIX, ObjectKey};
 use super::{ObjectFault, SignedUrl, UrlTtl};
@@ -18,6 +20,8 @@ use super::{ObjectFault, SignedUrl, UrlTtl};
 const COPY: usize = 256 * 1024;
 /// Objects that one sweep removes.
 const SWEEP: u64 = 10_000;
+/// How often a directory is made that is taken away again.
+const MAKINGS: usize = 100;
 
 /// See the module's text.
 pub struct LocalObjects {
@@ -102,29 +106,26 @@ impl LocalObjects {
     /// When the directory fails.
     pub async fn get(&self, key: &ObjectKey) -> Result<Option<(File, u64)>, ObjectFault> {
         let path = self.dir.join(key.as_str());
-        off_thread(move || match File::open(path) {
-            Ok(file) => {
-                let bytes = file.metadata()?.len();
-                Ok(Some((file, bytes)))
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
+        off_thread(move || {
+            let Some(file) = there(File::open(path))? else {
+                return Ok(None);
+            };
+            let bytes = file.metadata()?.len();
+            Ok(Some((file, bytes)))
         })
         .await
     }
 
     pub(super) async fn put(&self, key: &ObjectKey, file: File) -> Result<String, ObjectFault> {
         let path = self.dir.join(key.as_str());
-        off_thread(move || put(&path, file)).await
+        let given_up = CancellationToken::new();
+        let _guard = given_up.clone().drop_guard();
+        off_thread(move || put(&path, file, &given_up)).await
     }
 
     pub(super) async fn remove(&self, key: &ObjectKey) -> Result<(), ObjectFault> {
         let path = self.dir.join(key.as_str());
-        off_thread(move || match fs::remove_file(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        })
-        .await
+        off_thread(move || there(fs::remove_file(path)).map(drop)).await
     }
 
     pub(super) async fn sweep(&self, days: u32) -> Result<u64, ObjectFault> {
@@ -144,22 +145,18 @@ async fn off_thread<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> Result<T, ObjectFault> {
     let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(|_| ObjectFault::Lost)?
-        .map_err(ObjectFault::Directory)
+    done?.map_err(ObjectFault::Directory)
 }
 
-/// Writes beside the object and puts it in its place: whoever reads has one or the other, whole.
-fn put(path: &Path, mut from: File) -> io::Result<String> {
-    let parent = path.parent().unwrap_or(path);
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(parent)?;
-    let mut to = tempfile::Builder::new()
-        .prefix(".writing-")
-        .tempfile_in(parent)?;
+/// Writes beside the object and puts it in its place: whoever reads has one or the other, whole. Once nobody waits for it any more it
+/// ends without.
+fn put(path: &Path, mut from: File, given_up: &CancellationToken) -> io::Result<String> {
+    let mut to = beside(path)?;
     let (mut digest, mut piece) = (Sha256::new(), vec![0; COPY]);
     loop {
+        if given_up.is_cancelled() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
         let read = from.read(&mut piece)?;
         if read == 0 {
             break;
@@ -171,7 +168,24 @@ fn put(path: &Path, mut from: File) -> io::Result<String> {
     Ok(hex::encode(digest.finalize()))
 }
 
-/// Removes files that are older, and directories that are empty then.
+/// An empty file in an object's directory. A sweep may take the directory away before there is anything in it: then it is made again.
+fn beside(path: &Path) -> io::Result<NamedTempFile> {
+    let parent = path.parent().unwrap_or(path);
+    let made = || {
+        let mut dirs = DirBuilder::new();
+        dirs.recursive(true).mode(0o700).create(parent)?;
+        tempfile::Builder::new()
+            .prefix(".writing-")
+            .tempfile_in(parent)
+    };
+    let mut tries = (1..MAKINGS).map(|_| made());
+    tries
+        .find(|made| !matches!(made, Err(error) if error.kind() == io::ErrorKind::NotFound))
+        .unwrap_or_else(made)
+}
+
+/// Removes files that are older, and directories that are empty then. Other replicas do the same at the same time: what is gone meanwhile
+/// is no fault.
 fn sweep(dir: &Path, older_than: SystemTime) -> io::Result<u64> {
     let mut removed = 0;
     for workspace in fs::read_dir(dir)? {
@@ -184,12 +198,9 @@ fn sweep(dir: &Path, older_than: SystemTime) -> io::Result<u64> {
         {
             continue;
         }
-        for of in fs::read_dir(workspace.path())? {
-            let of = of?.path();
-            for object in fs::read_dir(&of)? {
-                let object = object?;
-                if removed < SWEEP && object.metadata()?.modified()? < older_than {
-                    fs::remove_file(object.path())?;
+        for of in listed(&workspace.path())? {
+            for object in listed(&of)? {
+                if removed < SWEEP && remove_older(&object, older_than)? {
                     removed += 1;
                 }
             }
@@ -199,6 +210,28 @@ fn sweep(dir: &Path, older_than: SystemTime) -> io::Result<u64> {
         let _ = fs::remove_dir(workspace.path());
     }
     Ok(removed)
+}
+
+/// What lies in a directory; nothing, when it is gone.
+fn listed(dir: &Path) -> io::Result<Vec<PathBuf>> {
+    let entries = there(fs::read_dir(dir))?.into_iter().flatten();
+    entries.map(|entry| Ok(entry?.path())).collect()
+}
+
+fn remove_older(object: &Path, than: SystemTime) -> io::Result<bool> {
+    let Some(about) = there(fs::symlink_metadata(object))? else {
+        return Ok(false);
+    };
+    Ok(about.modified()? < than && there(fs::remove_file(object))?.is_some())
+}
+
+/// `None` for what is not there.
+fn there<T>(found: io::Result<T>) -> io::Result<Option<T>> {
+    match found {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 #[cfg(test)]
@@ -321,5 +354,74 @@ mod tests {
         assert_eq!(objects.sweep(7).await.expect("it sweeps"), 1);
         let left: Vec<_> = fs::read_dir(dir.path()).expect("it lists").collect();
         assert_eq!(left.len(), 1, "{left:?}");
+    }
+
+    #[test]
+    fn sweeps_and_uploads_in_one_directory_are_in_nobodys_way() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let dir = dir.path();
+        let path = |n: u8| dir.join(KEY.replace("pkg-b", &format!("pkg-{}", char::from(b'c' + n))));
+        // they find each directory empty between two uploads
+        let ended = CancellationToken::new();
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while !ended.is_cancelled() {
+                        sweep(dir, SystemTime::UNIX_EPOCH).expect("nobody is in its way");
+                    }
+                });
+            }
+            let puts = [0, 1].map(|n| {
+                scope.spawn(move || {
+                    for _ in 0..500 {
+                        let put = put(&path(n), file("hello"), &CancellationToken::new());
+                        put.expect("nobody is in its way");
+                        fs::remove_file(path(n)).expect("it is there");
+                    }
+                })
+            });
+            let puts = puts.map(std::thread::ScopedJoinHandle::join);
+            ended.cancel();
+            assert!(puts.iter().all(Result::is_ok));
+        });
+        assert_eq!(sweep(dir, SystemTime::UNIX_EPOCH).expect("it sweeps"), 0);
+        assert_eq!(fs::read_dir(dir).expect("it lists").count(), 0);
+    }
+
+    #[test]
+    fn replicas_that_sweep_together_remove_each_object_once() {
+        let dir = tempfile::tempdir().expect("a directory");
+        const OBJECTS: u32 = 600;
+        for n in 0..OBJECTS {
+            let of = dir.path().join(format!("{KEY_PREFIX}w{}/run-{n}", n % 7));
+            fs::create_dir_all(&of).expect("it is made");
+            fs::write(of.join("pkg-a.json"), "x").expect("it is written");
+        }
+        let later = SystemTime::now() + Duration::from_secs(60);
+        let removed: Vec<u64> = std::thread::scope(|scope| {
+            let sweeps = [0; 4].map(|_| scope.spawn(|| sweep(dir.path(), later)));
+            let sweeps = sweeps.map(|s| s.join().expect("no panic"));
+            sweeps
+                .map(|removed| removed.expect("nobody is in its way"))
+                .to_vec()
+        });
+        assert_eq!(
+            removed.iter().sum::<u64>(),
+            u64::from(OBJECTS),
+            "{removed:?}"
+        );
+        assert_eq!(fs::read_dir(dir.path()).expect("it lists").count(), 0);
+    }
+
+    #[test]
+    fn what_nobody_waits_for_is_not_put() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join(KEY);
+        let given_up = CancellationToken::new();
+        given_up.cancel();
+        let put = put(&path, file("hello"), &given_up);
+        assert_eq!(put.map_err(|e| e.kind()), Err(io::ErrorKind::TimedOut));
+        let left = fs::read_dir(path.parent().expect("a parent"));
+        assert_eq!(left.expect("it lists").count(), 0);
     }
 }

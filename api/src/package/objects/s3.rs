@@ -7,12 +7,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use jiff::Timestamp;
 use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
+use object_store::client::{HttpClient, HttpConnector, ReqwestConnector};
 use object_store::path::Path;
 use object_store::signer::Signer;
 use object_store::{ClientOptions, MultipartUpload, ObjectStoreExt, PutPayload, RetryConfig};
 use sha2::{Digest, Sha256};
 use tokio::io::AsyncReadExt;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::super::subject::ObjectKey;
 use super::{Credentials, ObjectFault, SignedUrl, UrlTtl};
@@ -54,7 +55,9 @@ pub struct S3Config {
 
 /// See the module's text.
 pub struct S3Objects {
-    store: AmazonS3,
+    pub(super) store: AmazonS3,
+    /// For what the store has no call for.
+    pub(super) client: HttpClient,
     pub(super) config: S3Config,
 }
 
@@ -92,7 +95,7 @@ impl S3Objects {
             .with_bucket_name(&config.bucket)
             .with_region(&config.region)
             .with_retry(retry)
-            .with_client_options(options);
+            .with_client_options(options.clone());
         if let Some(endpoint) = &config.endpoint {
             builder = builder.with_endpoint(endpoint);
         }
@@ -108,6 +111,7 @@ impl S3Objects {
         };
         Ok(Self {
             store: builder.build()?,
+            client: ReqwestConnector::default().connect(&options)?,
             config,
         })
     }
@@ -136,7 +140,7 @@ impl S3Objects {
         key: &ObjectKey,
         file: File,
         bytes: u64,
-        within: Duration,
+        until: Instant,
     ) -> Result<String, ObjectFault> {
         let path = path(key)?;
         let mut parts = Parts {
@@ -146,16 +150,16 @@ impl S3Objects {
         if bytes <= PART as u64 {
             let whole = parts.next().await?.unwrap_or_default();
             let put = self.store.put(&path, PutPayload::from_bytes(whole));
-            timeout(within, put)
+            timeout_at(until, put)
                 .await
                 .map_err(|_| ObjectFault::TooSlow)?
                 .map_err(ObjectFault::Store)?;
         } else {
-            let begun = timeout(within, self.store.put_multipart(&path)).await;
+            let begun = timeout_at(until, self.store.put_multipart(&path)).await;
             let mut upload = begun
                 .map_err(|_| ObjectFault::TooSlow)?
                 .map_err(ObjectFault::Store)?;
-            let done = timeout(within, send(upload.as_mut(), &mut parts)).await;
+            let done = timeout_at(until, send(upload.as_mut(), &mut parts)).await;
             if let Err(fault) = done.unwrap_or(Err(ObjectFault::TooSlow)) {
                 // parts without an object cost money until somebody looks for them
                 let _ = timeout(ABORT, upload.abort()).await;

@@ -289,9 +289,22 @@ async fn a_directory_that_fails_gives_no_url() {
 async fn the_store_away_is_said_as_elsewhere() {
     let world = world(Place::here()).await;
     let session = world.spoken(PARTS).await;
-    world.sql("REVOKE SELECT ON turns FROM bex_api");
-    let answer = world.get(VIEWER, &by("conversation", &session)).await;
-    answer.refused("internal");
+    let path = by("conversation", &session);
+    let database = world.sql("SELECT current_database()");
+    let server = bex_testpg::server().unwrap();
+    let admits = |admits: bool| {
+        let sql = format!("ALTER DATABASE \"{database}\" ALLOW_CONNECTIONS {admits}");
+        server.sql("postgres", &sql).unwrap();
+    };
+    admits(false);
+    let end = format!(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{database}'"
+    );
+    server.sql("postgres", &end).unwrap();
+    let answer = world.get(VIEWER, &path).await;
+    answer.refused("unavailable");
+    admits(true);
     world.nothing_stored();
     assert_eq!(json!(world.spooled()), json!([]));
+    world.get(VIEWER, &path).await.ok(200);
 }

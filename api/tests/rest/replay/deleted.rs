@@ -2,6 +2,7 @@
 
 use bex_proto::package::PackageKind;
 use bex_store::packages::{PackageKey, Renewed};
+use bex_tests3::Writes;
 use jiff::Timestamp;
 
 use super::executions::{Execution, remote_session};
@@ -98,10 +99,10 @@ async fn a_bucket_s_objects_go_too_and_failures_are_tried_again() {
     let gone = world.call(ADMIN, "DELETE", &path(&session, "")).await;
     assert_eq!(gone.status, 204);
     a_minute_passes(&world);
-    s3.break_writes(Some(http::StatusCode::FORBIDDEN));
+    s3.writes(Writes::Refused(http::StatusCode::FORBIDDEN));
     world.packager().sweep().await;
     assert_eq!(s3.keys().len(), 1);
-    s3.break_writes(None);
+    s3.writes(Writes::Done);
     ten_minutes_pass(&world);
     world.packager().sweep().await;
     assert_eq!(s3.keys(), Vec::<String>::new());

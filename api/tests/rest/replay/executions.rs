@@ -129,7 +129,7 @@ pub fn usage(
     world.sql(&format!(
         "INSERT INTO usage_ledger (workspace_id, entry_id, execution_id, session_id, run_id, input_tokens, output_tokens, total_tokens,
              calls, cost, currency, at, sha256, recorded_by)
-         VALUES ('{workspace}', '{id}', {execution}, {session}, {run}, 3, 4, 7, 1, 0.000000000001, 'USD', clock_timestamp(), '{id}', 't')
+         VALUES ('{workspace}', '{id}', {execution}, {session}, {run}, 3, 4, 7, 1, 0.00420, 'USD', clock_timestamp(), '{id}', 't')
          ON CONFLICT DO NOTHING"
     ));
 }

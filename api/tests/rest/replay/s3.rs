@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bex_api::package::UrlTtl;
-use bex_tests3::{KEY_ID, SECRET};
+use bex_tests3::{KEY_ID, SECRET, Writes};
 use http::{Method, StatusCode};
 use serde_json::json;
 
@@ -194,8 +194,12 @@ async fn a_bucket_that_fails_or_is_away_gives_no_url_and_keeps_nothing() {
         "conversation",
         remote_session(&world, "demo", 1000, &"word ".repeat(2000)),
     );
-    for status in [StatusCode::FORBIDDEN, StatusCode::NOT_FOUND] {
-        s3.break_writes(Some(status));
+    for status in [
+        StatusCode::FORBIDDEN,
+        StatusCode::NOT_FOUND,
+        StatusCode::SERVICE_UNAVAILABLE,
+    ] {
+        s3.writes(Writes::Refused(status));
         for path in [&small, &large] {
             let answer = world.get(VIEWER, path).await;
             let problem = answer.refused("internal");
@@ -204,7 +208,7 @@ async fn a_bucket_that_fails_or_is_away_gives_no_url_and_keeps_nothing() {
     }
     assert_eq!((s3.keys(), s3.unfinished()), (Vec::<String>::new(), 0));
     assert_eq!(world.spooled(), Vec::<PathBuf>::new());
-    s3.break_writes(None);
+    s3.writes(Writes::Done);
     world.get(VIEWER, &small).await.ok(200);
     let answer = world.get(VIEWER, &large).await.ok(200);
     let fetched = world.fetch(answer["url"].as_str().unwrap()).await;
@@ -218,6 +222,30 @@ async fn a_bucket_that_fails_or_is_away_gives_no_url_and_keeps_nothing() {
     assert_eq!(s3.unfinished(), 0);
     drop(s3);
     world.get(VIEWER, &small).await.refused("internal");
+}
+
+/// A caller waits for so long and no longer, and what was begun is given up.
+#[tokio::test]
+async fn a_bucket_that_never_answers_is_not_waited_for() {
+    let s3 = S3::start().await.unwrap();
+    let world = world(Place::of(&s3)).await;
+    let small = by("conversation", world.spoken(PARTS).await);
+    let large = by(
+        "conversation",
+        remote_session(&world, "demo", 1000, &"word ".repeat(2000)),
+    );
+    s3.writes(Writes::Hang);
+    let asked = std::time::Instant::now();
+    let (small, large) = tokio::join!(world.get(VIEWER, &small), world.get(VIEWER, &large));
+    let took = asked.elapsed();
+    small.refused("internal");
+    large.refused("internal");
+    // the upload's time, the build's, and one for giving up
+    assert!(took < Duration::from_secs(25), "{took:?}");
+    assert_eq!((s3.keys(), s3.unfinished()), (Vec::<String>::new(), 0));
+    assert!(s3.asked().iter().any(|a| a.method == Method::DELETE));
+    assert_eq!(world.spooled(), Vec::<PathBuf>::new());
+    world.counted(r#"package_asks_total{result="object_store_failed"}"#, 2);
 }
 
 /// The local store's route knows no bucket's objects.
