@@ -37,12 +37,12 @@ export class Client {
   }
 
   async get<T>(path: string, query: Query = {}, signal?: AbortSignal): Promise<T> {
-    return (await this.fetch('GET', path + search(query), { signal })).json() as Promise<T>;
+    return answer(await this.fetch('GET', path + search(query), { signal }));
   }
 
   async post<T>(path: string, body?: unknown, key?: string): Promise<T> {
     const response = await this.fetch('POST', path, { ...(body === undefined ? {} : { body }), ...(key ? { key } : {}) });
-    return (response.status === 204 ? undefined : await response.json()) as T;
+    return response.status === 204 ? (undefined as T) : answer(response);
   }
 
   agentSessions(query: Query, signal?: AbortSignal): Promise<Page<AgentSession>> {
@@ -61,8 +61,8 @@ export class Client {
     return this.get(at(id));
   }
 
-  create(body: unknown): Promise<AgentSession> {
-    return this.post('/v1/agent-sessions', body, crypto.randomUUID());
+  create(body: unknown, key: string): Promise<AgentSession> {
+    return this.post('/v1/agent-sessions', body, key);
   }
 
   /** Turns with their prompts. */
@@ -106,6 +106,13 @@ export class Client {
   package(kind: 'conversation' | 'execution' | 'run', id: string): Promise<ReplayPackage> {
     return this.get(`/replay/by-${kind}/${encodeURIComponent(id)}`, { workspaceId: this.workspace });
   }
+}
+
+/** What a proxy on the way says in the service's place is no answer. */
+async function answer<T>(response: Response): Promise<T> {
+  const body: unknown = await response.json().catch(() => undefined);
+  if (typeof body !== 'object' || body === null) throw new Error('The answer cannot be read: it is not the service’s.');
+  return body as T;
 }
 
 const at = (id: string): string => `/v1/${isRemote(id) ? 'remote' : 'agent'}-sessions/${encodeURIComponent(id)}`;

@@ -49,7 +49,7 @@ function Shown({ place }: { place: Place }) {
       return <ExecutionPage key={place.id} id={place.id} />;
     case 'nowhere':
       return (
-        <main className="page">
+        <main className="page" id="content" tabIndex={-1}>
           <h1>Nothing here</h1>
           <p>This address leads nowhere.</p>
         </main>

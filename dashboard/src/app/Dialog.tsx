@@ -3,7 +3,13 @@ import { type ReactNode, useEffect, useRef } from 'react';
 /** The browser's own modal dialog: it keeps the focus and closes by Escape. */
 export function Dialog({ title, onClose, children }: { title: string; onClose: () => void; children: ReactNode }) {
   const dialog = useRef<HTMLDialogElement>(null);
-  useEffect(() => dialog.current?.showModal(), []);
+  useEffect(() => {
+    const opener = document.activeElement;
+    dialog.current?.showModal();
+    return () => {
+      if (opener instanceof HTMLElement && opener.isConnected) opener.focus();
+    };
+  }, []);
   return (
     <dialog ref={dialog} className="dialog" aria-label={title} onClose={onClose}>
       <h2>{title}</h2>

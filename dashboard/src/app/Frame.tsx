@@ -1,4 +1,4 @@
-import { type ReactNode, useEffect } from 'react';
+import { type ReactNode, useEffect, useRef } from 'react';
 import { Link } from './Link';
 import type { Place } from './router';
 import { useTheme } from './theme';
@@ -11,6 +11,14 @@ export function Frame({ place, onSignOut, children }: { place: Place; onSignOut:
     if (place.page === 'sessions') document.title = 'Sessions';
     if (place.page === 'executions') document.title = 'Executions';
   }, [place.page]);
+  // who goes to another page is there with the focus too
+  const where = `${place.page} ${'id' in place ? place.id : ''}`;
+  const was = useRef(where);
+  useEffect(() => {
+    if (was.current === where) return;
+    was.current = where;
+    document.getElementById('content')?.focus();
+  }, [where]);
   return (
     <div className="frame">
       <a className="skip" href="#content">

@@ -10,13 +10,22 @@ export type Place =
   | { page: 'execution'; id: string }
   | { page: 'nowhere' };
 
-function read(path: string): Place {
+export function read(path: string): Place {
   const [what, id, ...more] = path.slice(BASE.length).split('/').filter(Boolean);
   if (more.length > 0) return { page: 'nowhere' };
   if (what === undefined) return { page: 'sessions' };
-  if (what === 'sessions') return id ? { page: 'session', id: decodeURIComponent(id) } : { page: 'sessions' };
-  if (what === 'executions') return id ? { page: 'execution', id: decodeURIComponent(id) } : { page: 'executions' };
+  if (what === 'sessions') return id ? { page: 'session', id: decoded(id) } : { page: 'sessions' };
+  if (what === 'executions') return id ? { page: 'execution', id: decoded(id) } : { page: 'executions' };
   return { page: 'nowhere' };
+}
+
+/** An address that somebody broke is taken as it stands: it names nothing, and is told so. */
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
 }
 
 const MOVED = 'bex-moved';

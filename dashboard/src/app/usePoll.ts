@@ -2,8 +2,11 @@ import { useEffect, useRef } from 'react';
 
 const FAILED_MS = 10_000;
 
-/** Runs `look` again and again while the tab is seen, at once when it is seen again; `look` says when to come back, in ms. */
-export function usePoll(look: () => Promise<number | undefined>, deps: readonly unknown[]): void {
+/** Says when to come back, in ms; never, when it says nothing. `isCurrent` tells whether its answer is still asked for. */
+export type Look = (isCurrent: () => boolean) => Promise<number | undefined>;
+
+/** Runs `look` again and again while the tab is seen, at once when it is seen again. */
+export function usePoll(look: Look, deps: readonly unknown[]): void {
   const latest = useRef(look);
   latest.current = look;
   useEffect(() => {
@@ -15,7 +18,7 @@ export function usePoll(look: () => Promise<number | undefined>, deps: readonly 
       if (running || ended || document.visibilityState === 'hidden') return;
       running = true;
       // who fails without a word is asked again
-      const pause = await latest.current().catch(() => FAILED_MS);
+      const pause = await latest.current(() => !ended).catch(() => FAILED_MS);
       running = false;
       if (pause !== undefined && !ended) timer = setTimeout(run, pause);
     };

@@ -4,15 +4,18 @@ import type { Line } from './diff';
 import { diff } from './diff';
 
 const SHOWN = 200;
+/** Lines that are shown more each time a person asks. */
+const STEP = 2000;
 
 const MARKS: Record<Line['kind'], string> = { same: ' ', gone: '−', new: '+', skip: '⋯' };
 const WORDS: Record<Line['kind'], string> = { same: '', gone: 'removed: ', new: 'added: ', skip: 'unchanged lines' };
 
 export const Diff = memo(function Diff({ path, before, after }: { path: string; before: string; after: string }) {
   const lines = useMemo(() => diff(before, after), [before, after]);
-  const [isWhole, setWhole] = useState(false);
+  const [most, setMost] = useState(SHOWN);
   const [gone, added] = [lines.filter(line => line.kind === 'gone').length, lines.filter(line => line.kind === 'new').length];
-  const shown = isWhole ? lines : lines.slice(0, SHOWN);
+  const shown = lines.slice(0, most);
+  const left = lines.length - shown.length;
   return (
     <figure className="diff">
       <figcaption className="code-top">
@@ -37,8 +40,8 @@ export const Diff = memo(function Diff({ path, before, after }: { path: string; 
         ))}
       </div>
       {lines.length > SHOWN && (
-        <button type="button" className="quiet" onClick={() => setWhole(!isWhole)}>
-          {isWhole ? 'Show less' : `Show all ${lines.length} lines`}
+        <button type="button" className="quiet" onClick={() => setMost(left > 0 ? most + STEP : SHOWN)}>
+          {left > 0 ? `Show ${Math.min(left, STEP)} more of ${lines.length} lines` : 'Show less'}
         </button>
       )}
     </figure>

@@ -16,7 +16,7 @@ export const Json = memo(function Json({ value, label }: { value: unknown; label
         <span>{label}</span>
         {isCut && (
           <button type="button" className="quiet" onClick={() => setWhole(!isWhole)}>
-            {isWhole ? 'Show less' : `Show all ${bytes(text.length)}`}
+            {isWhole ? 'Show less' : text.length > MOST ? `Show ${bytes(MOST)} of ${bytes(text.length)}` : `Show all ${bytes(text.length)}`}
           </button>
         )}
         <Copy text={text} what={label.toLowerCase()} />

@@ -19,7 +19,7 @@ export const Terminal = memo(function Terminal({ text, label = 'Output' }: { tex
         <span>{label}</span>
         {isCut && (
           <button type="button" className="quiet" onClick={() => setWhole(!isWhole)}>
-            {isWhole ? 'Show less' : `Show all ${bytes(text.length)}`}
+            {isWhole ? 'Show less' : text.length > MOST ? `Show the last ${bytes(MOST)} of ${bytes(text.length)}` : `Show all ${bytes(text.length)}`}
           </button>
         )}
         <Copy text={text} what="output" />

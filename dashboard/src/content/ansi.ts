@@ -16,6 +16,9 @@ interface Look {
   inverse: boolean;
 }
 
+/** Runs of one text: whoever colours each letter is shown the rest in the last colour. */
+const MOST_RUNS = 10_000;
+
 const PLAIN: Look = { fg: '', bg: '', bold: false, dim: false, italic: false, underline: false, strike: false, inverse: false };
 
 /** Whatever begins with ESC or the C1 introducer: CSI, OSC and other strings, and two-character sequences. */
@@ -29,7 +32,7 @@ export function ansi(text: string): Run[] {
     if (words === '') return;
     const classes = classesOf(look);
     const last = runs.at(-1);
-    if (last?.look === classes) last.text += words;
+    if (last && (last.look === classes || runs.length >= MOST_RUNS)) last.text += words;
     else runs.push({ text: words, look: classes });
   };
   let at = 0;

@@ -1,7 +1,9 @@
 import { type FormEvent, type KeyboardEvent, useEffect, useRef, useState } from 'react';
 import { Problem, sentence } from '../api/problem';
+import { useDraft } from './drafts';
 
 interface Props {
+  session: string;
   /** Why nothing can be said now, if so. */
   refusal: string | undefined;
   isSpeaking: boolean;
@@ -12,8 +14,8 @@ interface Props {
 const TALLEST_PX = 240;
 
 /** Where a person steers. What could not be sent stays typed. */
-export function Composer({ refusal, isSpeaking, onSend, onStop }: Props) {
-  const [text, setText] = useState('');
+export function Composer({ session, refusal, isSpeaking, onSend, onStop }: Props) {
+  const [text, setText] = useDraft(session);
   const [error, setError] = useState<string>();
   const area = useRef<HTMLTextAreaElement>(null);
   const canSend = text.trim() !== '' && !isSpeaking && !refusal;

@@ -1,7 +1,8 @@
 import { useEffect, useMemo, useRef } from 'react';
-import { useTell } from '../app/notices';
+import { sentence } from '../api/problem';
 import { Link } from '../app/Link';
 import { useClient } from '../app/signed';
+import { useAct } from '../app/useAct';
 import { isLive } from '../list/item';
 import { CallTimes, Times } from './callTimes';
 import { Composer } from './Composer';
@@ -10,14 +11,15 @@ import { Banner } from './DataRow';
 import type { Row } from './row';
 import { textOf } from './row';
 import { SessionHeader } from './SessionHeader';
+import { pauseOf } from './pause';
 import { useConversation } from './useConversation';
 import { useTurns } from './useTurns';
 
 /** One agent session: what was said, live, and the means to steer it. */
 export function ConversationPage({ id }: { id: string }) {
   const client = useClient();
-  const tell = useTell();
   const { session, turns, error: missing, look } = useTurns(id);
+  const act = useAct(look);
   const conversation = useConversation(client, id, look);
   const { rows, link, isSpeaking } = conversation;
   const latest = useRef(session);
@@ -28,8 +30,13 @@ export function ConversationPage({ id }: { id: string }) {
   const seen = useMemo(() => rows.reduce((last, row) => (row.kind === 'turn' ? Math.max(last, row.turn) : last), 0), [rows]);
   const begun = session?.counters.turns ?? 0;
   const { readOn } = conversation;
+  const tried = useRef({ begun: 0, times: 0 });
   useEffect(() => {
-    if (link === 'idle' && begun > seen && !conversation.error) readOn();
+    if (link !== 'idle' || begun <= seen || conversation.error) return;
+    if (tried.current.begun !== begun) tried.current = { begun, times: 0 };
+    // a stream that ends at once is not asked for at once
+    const timer = setTimeout(readOn, pauseOf(tried.current.times++));
+    return () => clearTimeout(timer);
   }, [link, begun, seen, readOn, conversation.error]);
 
   // parts were recovered while nobody read: what says that they are missing is read anew, once
@@ -46,7 +53,7 @@ export function ConversationPage({ id }: { id: string }) {
 
   if (missing?.status === 404 || missing?.status === 403) {
     return (
-      <main className="page" id="content">
+      <main className="page" id="content" tabIndex={-1}>
         <h1>No such session</h1>
         <p>It does not exist, or not for you.</p>
         <Link to="">All sessions</Link>
@@ -54,14 +61,9 @@ export function ConversationPage({ id }: { id: string }) {
     );
   }
   const open = turns.at(-1)?.verdict === 'open' ? turns.at(-1) : undefined;
-  const stop = async () => {
+  const stop = () => {
     const turn = open?.turn ?? seen;
-    try {
-      await client.stopTurn(id, turn);
-      tell.say(`Turn ${turn} is asked to stop.`);
-    } catch (error) {
-      tell.fail(error);
-    }
+    void act(() => client.stopTurn(id, turn), `Turn ${turn} is asked to stop.`);
   };
   const isBusy = isSpeaking || link !== 'idle' || conversation.error !== undefined;
   return (
@@ -75,22 +77,24 @@ export function ConversationPage({ id }: { id: string }) {
           isLoading={link === 'opening' || (isSpeaking && !session)}
           isOver={link === 'idle'}
           banner={
-            conversation.error && (
+            (missing && !session && <Banner tone="bad">{sentence(missing)}</Banner>) ||
+            (conversation.error && (
               <Banner tone="bad">
                 <span role="alert">{conversation.error.message}</span>{' '}
                 <button type="button" onClick={conversation.readAgain}>
                   Read again
                 </button>
               </Banner>
-            )
+            ))
           }
           footer={
             session && (
               <Composer
+                session={id}
                 refusal={refusalOf(session.kind, session.phase, session.archivedAt)}
                 isSpeaking={isBusy}
                 onSend={conversation.send}
-                onStop={open ? () => void stop() : undefined}
+                onStop={open ? stop : undefined}
               />
             )
           }

@@ -10,7 +10,7 @@ import { FindBar } from './FindBar';
 import { Opened } from './opened';
 import { indexOf, reaches } from './places';
 import { RowView } from './RowView';
-import type { Row } from './row';
+import { placeOf, type Row } from './row';
 import type { Deed } from './useKeys';
 import { HELP, useKeys } from './useKeys';
 import { useFind, useHighlight } from './useFind';
@@ -29,6 +29,8 @@ interface Props {
 }
 
 const GUESSES: Partial<Record<Row['kind'], number>> = { turn: 120, tool: 52, reasoning: 40, data: 90 };
+/** After the end of a conversation: until then a part may still come. */
+const MISSING_MS = 1000;
 const LINE_PX = 24;
 const LINE_CHARS = 90;
 
@@ -64,7 +66,7 @@ export function ConversationView({ rows, turns, isLive, isLoading, isOver, banne
     [shown],
   );
 
-  useDeepLink(rows, isOver, jump);
+  useDeepLink(rows, isOver, jump, place => tell.say(`There is no part ${place} here.`));
 
   const step = (to: 1 | -1) => {
     const all = found.at;
@@ -189,11 +191,13 @@ async function copyLink(place: string | undefined): Promise<string> {
 }
 
 /** Leads to the part that the address names, as soon as it is there. */
-function useDeepLink(rows: readonly Row[], isOver: boolean, jump: (index: number) => void): void {
-  const wanted = useRef(window.location.hash.slice(1));
+function useDeepLink(rows: readonly Row[], isOver: boolean, jump: (index: number) => void, onMissing: (place: string) => void): void {
+  const wanted = useRef(placeIn(window.location.hash));
+  const latest = useRef(onMissing);
+  latest.current = onMissing;
   useEffect(() => {
     const changed = () => {
-      const place = window.location.hash.slice(1);
+      const place = placeIn(window.location.hash);
       const index = indexOf(rows, place);
       if (index >= 0) jump(index);
       else wanted.current = place;
@@ -204,11 +208,22 @@ function useDeepLink(rows: readonly Row[], isOver: boolean, jump: (index: number
   useEffect(() => {
     if (!wanted.current || (!isOver && !reaches(rows, wanted.current))) return;
     const index = indexOf(rows, wanted.current);
-    if (index < 0) return;
-    wanted.current = '';
-    jump(index);
+    if (index >= 0) {
+      wanted.current = '';
+      jump(index);
+      return;
+    }
+    // what was read last may not be drawn yet
+    const timer = setTimeout(() => {
+      latest.current(wanted.current);
+      wanted.current = '';
+    }, MISSING_MS);
+    return () => clearTimeout(timer);
   }, [rows, isOver, jump]);
 }
+
+/** The part that an address names; another name is no part's. */
+const placeIn = (hash: string): string => (placeOf(hash.slice(1)) ? hash.slice(1) : '');
 
 function Help({ hasKeys, onKeys, onClose }: { hasKeys: boolean; onKeys: (hasKeys: boolean) => void; onClose: () => void }) {
   return (

@@ -2,9 +2,9 @@ import { useEffect, useState } from 'react';
 import type { AgentSession } from '../api/types';
 import { Confirm } from '../app/Dialog';
 import { Link } from '../app/Link';
-import { useTell } from '../app/notices';
 import { go } from '../app/router';
 import { useClient } from '../app/signed';
+import { useAct } from '../app/useAct';
 import { Badge } from '../list/Badge';
 import { isLive } from '../list/item';
 import { PackageButton, save } from './PackageButton';
@@ -21,21 +21,12 @@ interface Props {
 /** What the session is, how it stands, and what can be done with it as a whole. */
 export function SessionHeader({ session, title, link, text, onChanged }: Props) {
   const client = useClient();
-  const tell = useTell();
+  const act = useAct(onChanged);
   const [asking, setAsking] = useState<'cancel' | 'delete'>();
   const { id, phase, agent, repo, branch } = session;
   useEffect(() => {
     document.title = title;
   }, [title]);
-  const act = async (deed: () => Promise<unknown>, said: string) => {
-    try {
-      await deed();
-      tell.say(said);
-      onChanged();
-    } catch (error) {
-      tell.fail(error);
-    }
-  };
   const exported = async () => {
     const response = await client.export(id, 'markdown');
     const url = URL.createObjectURL(await response.blob());

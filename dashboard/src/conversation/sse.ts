@@ -7,6 +7,9 @@ export interface StreamEvent {
 /** Nothing arrived for three heartbeats: the connection is dead, though nobody says so. */
 const SILENCE_MS = 50_000;
 
+/** Characters of one event. A part has a mebibyte at most, and a folded text is what many parts said. */
+const MOST = 64 * 1024 * 1024;
+
 /** How a connection ends that did not end well; the name is what the SDK takes for a lost network. */
 export const lost = (why: string): TypeError => new TypeError(`network error: ${why}`);
 
@@ -50,10 +53,12 @@ export class EventReader {
 
   #take(text: string): void {
     const all = this.#rest + text;
-    const end = all.lastIndexOf('\n\n');
+    // what was there before has no end in it
+    const end = all.indexOf('\n\n', Math.max(0, this.#rest.length - 1)) < 0 ? -1 : all.lastIndexOf('\n\n');
     this.#ready = [];
     this.#at = 0;
     if (end < 0) {
+      if (all.length > MOST) throw lost('an event without an end');
       this.#rest = all;
       return;
     }

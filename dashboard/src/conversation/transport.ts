@@ -1,9 +1,11 @@
 import type { ChatTransport, UIMessage, UIMessageChunk } from 'ai';
 import type { Client } from '../api/client';
+import { Once } from '../api/once';
 import { Problem } from '../api/problem';
 import type { Ticket } from '../api/types';
 import type { Chunk } from './chunks';
 import { GOES_ON, isPlanes, Places } from './chunks';
+import { pauseOf } from './pause';
 import { EventReader, lost } from './sse';
 
 /** What the page is told beside the conversation. */
@@ -31,6 +33,8 @@ export class GatewayTransport implements ChatTransport<UIMessage> {
   readonly #session: string;
   readonly #events: Events;
   readonly #places: Places;
+  /** A prompt whose answer was lost is the same prompt when it is sent again. */
+  readonly #once = new Once();
   #cursor: string | undefined;
 
   constructor(client: Client, session: string, events: Events) {
@@ -58,7 +62,8 @@ export class GatewayTransport implements ChatTransport<UIMessage> {
   async sendMessages({ messages, abortSignal }: { messages: UIMessage[]; abortSignal: AbortSignal | undefined }): Promise<ReadableStream<UIMessageChunk>> {
     const message = messages.at(-1);
     const prompt = (message?.parts ?? []).map(part => (part.type === 'text' ? part.text : '')).join('');
-    const begun = await this.#client.beginTurn(this.#session, prompt, message?.id ?? crypto.randomUUID());
+    const begun = await this.#client.beginTurn(this.#session, prompt, this.#once.keyOf(prompt));
+    this.#once.answered();
     this.#events.onTurn(begun.turn);
     this.#events.onLink('opening');
     const response = await this.#post(begun, abortSignal);
@@ -107,6 +112,7 @@ export class GatewayTransport implements ChatTransport<UIMessage> {
     let reader = read(first);
     const held: UIMessageChunk[] = [];
     let since = performance.now();
+    let [from, vain] = [this.#cursor, 0];
     this.#events.onLink('reading');
     const end = (to: ReadableStreamDefaultController<UIMessageChunk>) => {
       reader.close();
@@ -141,9 +147,13 @@ export class GatewayTransport implements ChatTransport<UIMessage> {
             held.length = 0;
             reader.close();
             this.#events.onLink('lost');
+            // one that ends before it says anything is not asked for at once again
+            vain = this.#cursor === from ? vain + 1 : 0;
+            if (vain > 0) await rest(pauseOf(vain), signal);
             const again = await this.#reopen(signal);
             if (!again) return end(to);
             reader = read(again);
+            from = this.#cursor;
             this.#events.onLink('reading');
           }
         },

@@ -36,7 +36,7 @@ export function useKeys(isOn: boolean, act: (deed: Deed) => void): void {
     const pressed = (event: KeyboardEvent) => {
       if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
       const target = event.target as HTMLElement;
-      if (target.closest('input, textarea, select, [contenteditable], dialog')) return;
+      if (target.closest('input, textarea, select, [contenteditable]') || document.querySelector('dialog[open]')) return;
       const deed = KEYS[event.key];
       if (!deed) return;
       event.preventDefault();

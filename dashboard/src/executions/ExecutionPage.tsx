@@ -1,5 +1,6 @@
 import { useEffect, useMemo, useState } from 'react';
-import { sentence } from '../api/problem';
+import { Problem, sentence } from '../api/problem';
+import { Failed } from '../app/Failed';
 import { count, duration, when } from '../app/format';
 import { Link } from '../app/Link';
 import { useClient } from '../app/signed';
@@ -12,28 +13,33 @@ import { usePages } from './usePages';
 import { Waterfall } from './Waterfall';
 
 const LIVE_MS = 5000;
+/** Findings that are read by themselves. */
+const MOST_FINDINGS = 2000;
 
 /** One execution: what ran, when, with what, and what came of it. */
 export function ExecutionPage({ id }: { id: string }) {
   const client = useClient();
   const [detail, setDetail] = useState<ExecutionDetail>();
   const [error, setError] = useState<unknown>();
-  usePoll(async () => {
+  usePoll(async isCurrent => {
     try {
       const told = await client.get<ExecutionDetail>(`/v1/executions/${encodeURIComponent(id)}`, { workspaceId: client.workspace });
+      if (!isCurrent()) return undefined;
       setDetail(told);
+      setError(undefined);
       return told.status === 'running' ? LIVE_MS : undefined;
     } catch (failure) {
-      setError(failure);
-      return undefined;
+      if (isCurrent()) setError(failure);
+      return failure instanceof Problem && failure.status < 500 && failure.status !== 429 ? undefined : LIVE_MS;
     }
   }, [client, id]);
   // what changed with the execution is read anew
   const version = detail ? `${detail.status} ${detail.nodes}` : '';
   if (error !== undefined && !detail) {
+    const isMissing = error instanceof Problem && error.status === 404;
     return (
-      <main className="page" id="content">
-        <h1>No such execution</h1>
+      <main className="page" id="content" tabIndex={-1}>
+        <h1>{isMissing ? 'No such execution' : 'This execution cannot be read'}</h1>
         <p role="alert">{sentence(error)}</p>
         <Link to="executions">All executions</Link>
       </main>
@@ -42,7 +48,7 @@ export function ExecutionPage({ id }: { id: string }) {
   return (
     <main className="page" id="content" tabIndex={-1}>
       {detail && <Head detail={detail} />}
-      <Nodes key={version} id={id} detail={detail} />
+      <Nodes id={id} detail={detail} version={version} />
     </main>
   );
 }
@@ -99,27 +105,31 @@ function Head({ detail }: { detail: ExecutionDetail }) {
   );
 }
 
-function Nodes({ id, detail }: { id: string; detail: ExecutionDetail | undefined }) {
-  const nodes = usePages<Node>(`/v1/executions/${encodeURIComponent(id)}/nodes`, NOTHING, 200);
-  const findings = usePages<Finding>('/v1/findings', useMemo(() => ({ executionId: id }), [id]), 200);
-  const { isDone, isLoading, more } = findings;
+function Nodes({ id, detail, version }: { id: string; detail: ExecutionDetail | undefined; version: string }) {
+  const nodes = usePages<Node>(`/v1/executions/${encodeURIComponent(id)}/nodes`, NOTHING, 200, version);
+  const findings = usePages<Finding>('/v1/findings', useMemo(() => ({ executionId: id }), [id]), 200, version);
+  const { isDone, items, more } = findings;
+  const isFull = items.length >= MOST_FINDINGS;
   useEffect(() => {
-    if (!isDone && !isLoading) more();
-  });
+    // they stand with nodes of any page
+    if (!isDone && !isFull && items.length > 0) more();
+  }, [isDone, isFull, items, more]);
   const loose = findings.items.filter(finding => !finding.nodeId);
   return (
     <>
       <h2>Nodes</h2>
-      {nodes.error !== undefined && (
-        <p className="error" role="alert">
-          {sentence(nodes.error)}
-        </p>
-      )}
+      <Failed error={nodes.error} onRetry={nodes.retry} />
+      <Failed error={findings.error} onRetry={findings.retry} />
       {nodes.isDone && nodes.items.length === 0 && <p className="empty">No nodes were recorded.</p>}
       <Waterfall nodes={nodes.items} findings={findings.items} startedAt={detail?.startedAt} completedAt={detail?.completedAt} />
-      {!nodes.isDone && (
+      {!nodes.isDone && nodes.error === undefined && (
         <button type="button" onClick={nodes.more} disabled={nodes.isLoading}>
           {nodes.isLoading ? 'Loading…' : 'More nodes'}
+        </button>
+      )}
+      {!isDone && isFull && findings.error === undefined && (
+        <button type="button" onClick={more} disabled={findings.isLoading}>
+          {findings.isLoading ? 'Loading…' : 'More findings'}
         </button>
       )}
       {loose.length > 0 && (

@@ -1,5 +1,5 @@
 import { useState } from 'react';
-import { sentence } from '../api/problem';
+import { Failed } from '../app/Failed';
 import { count, duration, when } from '../app/format';
 import { Link } from '../app/Link';
 import { Badge } from '../list/Badge';
@@ -12,7 +12,7 @@ export function ExecutionsPage() {
   const [status, setStatus] = useState('');
   const [workflow, setWorkflow] = useState('');
   const query = { ...(status && { status }), ...(workflow && { workflowId: workflow }) };
-  const { items, isDone, isLoading, error, more } = usePages<Execution>('/v1/executions', query);
+  const { items, isDone, isLoading, error, more, retry } = usePages<Execution>('/v1/executions', query);
   return (
     <main className="page" id="content" tabIndex={-1}>
       <h1>Executions</h1>
@@ -36,7 +36,7 @@ export function ExecutionsPage() {
         {items.map(item => (
           <li key={item.id} className="session" data-id={item.id}>
             <div className="session-main">
-              <Link to={`executions/${item.id}`} className="session-title">
+              <Link to={`executions/${encodeURIComponent(item.id)}`} className="session-title">
                 {item.workflowId ?? item.id}
               </Link>
               <p className="dim session-about">
@@ -57,14 +57,10 @@ export function ExecutionsPage() {
           </li>
         ))}
       </ul>
-      {error !== undefined && (
-        <p className="error" role="alert">
-          {sentence(error)}
-        </p>
-      )}
+      <Failed error={error} onRetry={retry} />
       {isDone && items.length === 0 && <p className="empty">No executions.</p>}
       <div className="list-end">
-        {!isDone && (
+        {!isDone && error === undefined && (
           <button type="button" onClick={more} disabled={isLoading}>
             {isLoading ? 'Loading…' : 'More'}
           </button>

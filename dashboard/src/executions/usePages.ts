@@ -1,41 +1,28 @@
-import { useCallback, useEffect, useRef, useState } from 'react';
+import { useEffect, useRef } from 'react';
+import type { Client } from '../api/client';
+import { Paged, type Take, usePaged } from '../api/paged';
 import type { Page } from '../api/types';
 import { useClient } from '../app/signed';
 
-/** Pages of a list, read as they are wanted. */
-export function usePages<T>(path: string, query: Record<string, string>, limit = 50) {
+/** Pages of a list, read as they are wanted, and anew as `version` changes. */
+export function usePages<T>(path: string, query: Record<string, string>, limit = 50, version = '') {
   const client = useClient();
-  const [items, setItems] = useState<T[]>([]);
-  const [state, setState] = useState({ isDone: false, isLoading: false, error: undefined as unknown });
-  const at = useRef<{ cursor: string | undefined; isDone: boolean; isBusy: boolean; round: number }>({ cursor: undefined, isDone: false, isBusy: false, round: 0 });
-  const asked = JSON.stringify([path, query]);
-
-  const more = useCallback(async () => {
-    const now = at.current;
-    if (now.isBusy || now.isDone) return;
-    now.isBusy = true;
-    setState(old => ({ ...old, isLoading: true, error: undefined }));
-    const { round } = now;
-    try {
-      const [where, words] = JSON.parse(asked) as [string, Record<string, string>];
-      const page = await client.get<Page<T>>(where, { workspaceId: client.workspace, ...words, limit, cursor: now.cursor });
-      if (round !== at.current.round) return;
-      now.cursor = page.nextCursor;
-      now.isDone = page.nextCursor === undefined;
-      setItems(all => [...all, ...page.items]);
-      setState({ isDone: now.isDone, isLoading: false, error: undefined });
-    } catch (error) {
-      if (round === at.current.round) setState({ isDone: false, isLoading: false, error });
-    } finally {
-      if (round === at.current.round) now.isBusy = false;
-    }
-  }, [client, asked, limit]);
-
+  const asked = JSON.stringify(query);
+  const [paged, shown] = usePaged(() => new Paged<T>(() => pagesOf(client, path, JSON.parse(asked) as Record<string, string>, limit)), [client, path, asked, limit]);
+  const seen = useRef(version);
   useEffect(() => {
-    at.current = { cursor: undefined, isDone: false, isBusy: false, round: at.current.round + 1 };
-    setItems([]);
-    void more();
-  }, [more]);
+    if (seen.current === version) return;
+    seen.current = version;
+    paged.again();
+  }, [paged, version]);
+  return { ...shown, more: paged.more, retry: paged.retry };
+}
 
-  return { items, ...state, more: () => void more() };
+function pagesOf<T>(client: Client, path: string, query: Record<string, string>, limit: number): Take<T> {
+  let cursor: string | undefined;
+  return async signal => {
+    const page = await client.get<Page<T>>(path, { workspaceId: client.workspace, ...query, limit, cursor }, signal);
+    cursor = page.nextCursor;
+    return { items: page.items, isDone: cursor === undefined };
+  };
 }

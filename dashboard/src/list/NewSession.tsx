@@ -1,4 +1,5 @@
-import { type FormEvent, useState } from 'react';
+import { type FormEvent, useRef, useState } from 'react';
+import { Once } from '../api/once';
 import { sentence } from '../api/problem';
 import { Dialog } from '../app/Dialog';
 import { go } from '../app/router';
@@ -8,12 +9,15 @@ export function NewSession({ onClose }: { onClose: () => void }) {
   const client = useClient();
   const [error, setError] = useState<string>();
   const [busy, setBusy] = useState(false);
+  const once = useRef(new Once()).current;
   const submit = async (event: FormEvent<HTMLFormElement>) => {
     event.preventDefault();
+    if (busy) return;
     setBusy(true);
     setError(undefined);
     try {
-      const { id } = await client.create(request(new FormData(event.currentTarget), client.workspace));
+      const asked = request(new FormData(event.currentTarget), client.workspace);
+      const { id } = await client.create(asked, once.keyOf(asked));
       go(`sessions/${id}`);
     } catch (failure) {
       setError(sentence(failure));

@@ -1,23 +1,14 @@
 import { useState } from 'react';
 import { Confirm } from '../app/Dialog';
-import { useTell } from '../app/notices';
+import { useAct } from '../app/useAct';
 import { useClient } from '../app/signed';
 import type { Item } from './item';
 
 /** What can be done with a session from the list. */
 export function SessionMenu({ item, title, onChanged }: { item: Item; title: string; onChanged: () => void }) {
   const client = useClient();
-  const tell = useTell();
+  const act = useAct(onChanged);
   const [isAsking, setAsking] = useState(false);
-  const act = async (deed: () => Promise<unknown>, said: string) => {
-    try {
-      await deed();
-      tell.say(said);
-      onChanged();
-    } catch (error) {
-      tell.fail(error);
-    }
-  };
   const verb = item.isArchived ? 'unarchive' : 'archive';
   return (
     <div className="session-menu">

@@ -1,5 +1,5 @@
 import { useDeferredValue, useEffect, useRef, useState } from 'react';
-import { sentence } from '../api/problem';
+import { Failed } from '../app/Failed';
 import { FilterBar } from './FilterBar';
 import { NO_FILTERS } from './filters';
 import { NewSession } from './NewSession';
@@ -21,7 +21,7 @@ export function SessionsPage() {
     if (end.current) seen.observe(end.current);
     return () => seen.disconnect();
   });
-  const { items, isDone, isLoading, error } = sessions;
+  const { items, isDone, isLoading, error, retry } = sessions;
   return (
     <main className="page" id="content" tabIndex={-1}>
       <div className="row spread">
@@ -36,14 +36,7 @@ export function SessionsPage() {
           <SessionRow key={item.id} item={item} onChanged={sessions.again} />
         ))}
       </ul>
-      {error !== undefined && (
-        <p className="error" role="alert">
-          {sentence(error)}{' '}
-          <button type="button" onClick={more}>
-            Try again
-          </button>
-        </p>
-      )}
+      <Failed error={error} onRetry={retry} />
       {isDone && items.length === 0 && <p className="empty">{filters === NO_FILTERS ? 'No sessions yet.' : 'No session fits.'}</p>}
       <div ref={end} className="list-end">
         {isLoading && <span className="dim">Loading…</span>}

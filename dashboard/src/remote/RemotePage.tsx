@@ -1,8 +1,10 @@
-import { useEffect, useState } from 'react';
+import { useEffect, useRef, useState } from 'react';
+import { Once } from '../api/once';
+import { sentence } from '../api/problem';
 import { Confirm } from '../app/Dialog';
 import { Link } from '../app/Link';
-import { useTell } from '../app/notices';
 import { useClient } from '../app/signed';
+import { useAct } from '../app/useAct';
 import { count } from '../app/format';
 import { Json } from '../content/Json';
 import { Composer } from '../conversation/Composer';
@@ -17,8 +19,9 @@ import { useRemote } from './useRemote';
 /** A session on somebody's machine: what was said, live, and the means to talk to it. */
 export function RemotePage({ id }: { id: string }) {
   const client = useClient();
-  const tell = useTell();
   const { session, rows, asked, link, missing, isLoading, look } = useRemote(id);
+  const act = useAct(look);
+  const once = useRef(new Once()).current;
   const [isStopping, setStopping] = useState(false);
   const title = session?.title ?? id;
   useEffect(() => {
@@ -26,27 +29,19 @@ export function RemotePage({ id }: { id: string }) {
   }, [title]);
   if (missing?.status === 404) {
     return (
-      <main className="page" id="content">
+      <main className="page" id="content" tabIndex={-1}>
         <h1>No such session</h1>
         <p>It does not exist, or not for you.</p>
         <Link to="">All sessions</Link>
       </main>
     );
   }
-  const act = async (deed: () => Promise<unknown>, said: string) => {
-    try {
-      await deed();
-      tell.say(said);
-      look();
-    } catch (error) {
-      tell.fail(error);
-    }
-  };
   const verb = (name: string, said: string) => () => void act(() => client.verb(id, name), said);
   const live = session !== undefined && isLive(session.state);
   const chat = async (content: string) => {
     try {
-      await client.post(`/v1/remote-sessions/${id}/chat`, { content }, crypto.randomUUID());
+      await client.post(`/v1/remote-sessions/${id}/chat`, { content }, once.keyOf(content));
+      once.answered();
       look();
       return undefined;
     } catch (error) {
@@ -103,6 +98,11 @@ export function RemotePage({ id }: { id: string }) {
           </div>
         </header>
       )}
+      {missing && !session && (
+        <p className="banner bad" role="alert">
+          {sentence(missing)}
+        </p>
+      )}
       <ConversationView
         rows={rows}
         turns={NO_TURNS}
@@ -112,7 +112,7 @@ export function RemotePage({ id }: { id: string }) {
         banner={asked.map(request => (
           <Permission key={request.requestId} id={id} request={request} />
         ))}
-        footer={session && <Composer refusal={refusalOf(session.state)} isSpeaking={false} onSend={chat} onStop={undefined} />}
+        footer={session && <Composer session={id} refusal={refusalOf(session.state)} isSpeaking={false} onSend={chat} onStop={undefined} />}
       />
       {isStopping && (
         <Confirm
@@ -139,15 +139,12 @@ function refusalOf(state: string): string | undefined {
 /** A program that waits for a person's word. */
 function Permission({ id, request }: { id: string; request: PermissionAsked }) {
   const client = useClient();
-  const tell = useTell();
   const [isAnswered, setAnswered] = useState(false);
-  const answer = async (allow: boolean) => {
-    try {
-      await client.post(`/v1/remote-sessions/${id}/permission`, { requestId: request.requestId, allow }, crypto.randomUUID());
-      setAnswered(true);
-    } catch (error) {
-      tell.fail(error);
-    }
+  const act = useAct(() => setAnswered(true));
+  const once = useRef(new Once()).current;
+  const answer = (allow: boolean) => {
+    const word = { requestId: request.requestId, allow };
+    void act(() => client.post(`/v1/remote-sessions/${id}/permission`, word, once.keyOf(word)), allow ? 'It is allowed.' : 'It is not allowed.');
   };
   if (isAnswered) return null;
   return (

@@ -1,9 +1,15 @@
 import type { Block } from '../api/types';
 import type { Row } from '../conversation/row';
-import { MessageRows } from './rows';
+import { isRecord, MessageRows, words } from './rows';
 
 /** Characters of plain output that are shown of a turn that is not over. */
 const MOST_PLAIN = 20_000;
+/** Characters of a line; what is longer is output of no form. */
+const MOST_LINE = 1024 * 1024;
+/** Blocks of a turn that is not over: its newest. */
+const MOST_BLOCKS = 2000;
+/** Permissions that are asked for at once. */
+const MOST_ASKED = 50;
 
 export interface PermissionAsked {
   requestId: string;
@@ -26,7 +32,16 @@ export class Live {
     const all = this.#rest + data;
     const end = all.lastIndexOf('\n') + 1;
     this.#rest = all.slice(end);
+    if (this.#rest.length > MOST_LINE) {
+      this.#say(this.#rest);
+      this.#rest = '';
+    }
     for (const line of all.slice(0, end).split('\n')) this.#line(line);
+  }
+
+  ask(data: unknown): void {
+    const asked = permissionOf(data);
+    if (asked && this.asked.size < MOST_ASKED) this.asked.set(asked.requestId, asked);
   }
 
   /** A turn became durable: its messages are there. */
@@ -47,25 +62,25 @@ export class Live {
   #line(line: string): void {
     if (line.trim() === '') return;
     const told = parsed(line);
-    if (!told) {
-      this.#plain = `${this.#plain}${line}\n`.slice(-MOST_PLAIN);
-      return;
-    }
-    const content = (told.message as { content?: unknown } | undefined)?.content;
+    if (!told) return this.#say(line);
     if (told.type !== 'assistant' && told.type !== 'user') return;
-    if (typeof content === 'string') {
-      if (told.type === 'assistant') this.#blocks.push({ type: 'text', text: content });
-    } else if (Array.isArray(content)) {
-      const isUser = told.type === 'user';
-      this.#blocks.push(...(content as Block[]).filter(block => !isUser || block.type === 'tool_result'));
-    }
+    const content = isRecord(told.message) ? told.message.content : undefined;
+    const isUser = told.type === 'user';
+    const blocks: readonly unknown[] = typeof content === 'string' ? [{ type: 'text', text: content }] : Array.isArray(content) ? content : [];
+    for (const block of blocks) if (!isUser || (isRecord(block) && block.type === 'tool_result')) this.#blocks.push(block as Block);
+    this.#blocks.splice(0, this.#blocks.length - MOST_BLOCKS);
+  }
+
+  #say(line: string): void {
+    this.#plain = `${this.#plain}${line}\n`.slice(-MOST_PLAIN);
   }
 }
 
 function parsed(line: string): Record<string, unknown> | undefined {
   if (!line.startsWith('{')) return undefined;
   try {
-    return JSON.parse(line) as Record<string, unknown>;
+    const told: unknown = JSON.parse(line);
+    return isRecord(told) ? told : undefined;
   } catch {
     return undefined;
   }
@@ -73,10 +88,10 @@ function parsed(line: string): Record<string, unknown> | undefined {
 
 /** A permission request as a reporter tells it, whatever its program calls things. */
 export function permissionOf(data: unknown): PermissionAsked | undefined {
-  if (typeof data !== 'object' || data === null) return undefined;
-  const told = data as Record<string, unknown>;
-  const inner = (typeof told.request === 'object' && told.request !== null ? told.request : told) as Record<string, unknown>;
+  if (!isRecord(data)) return undefined;
+  const told = data;
+  const inner = isRecord(told.request) ? told.request : told;
   const requestId = told.request_id ?? told.requestId ?? inner.request_id ?? told.id;
   if (typeof requestId !== 'string') return undefined;
-  return { requestId, tool: String(inner.tool_name ?? inner.toolName ?? inner.tool ?? 'a tool'), input: inner.input };
+  return { requestId, tool: words(inner.tool_name ?? inner.toolName ?? inner.tool ?? 'a tool'), input: inner.input };
 }

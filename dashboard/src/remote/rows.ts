@@ -1,6 +1,8 @@
-import type { Block, Message } from '../api/types';
+import type { Message } from '../api/types';
 import { Blocks } from '../conversation/blocks';
 import type { Row, Tool } from '../conversation/row';
+
+export const isRecord = (value: unknown): value is Record<string, unknown> => typeof value === 'object' && value !== null && !Array.isArray(value);
 
 const text = (value: unknown): string => (typeof value === 'string' ? value : '');
 
@@ -14,16 +16,17 @@ export class MessageRows {
     const base = { turn: message.position, at };
     const place = (n: number) => `${message.position}.${n}`;
     if (message.role === 'user') {
-      this.rows.push({ ...base, key: message.id, place: place(0), kind: 'prompt', text: message.content });
+      this.rows.push({ ...base, key: message.id, place: place(0), kind: 'prompt', text: words(message.content) });
       return;
     }
     if (message.role === 'system') {
-      this.rows.push({ ...base, key: message.id, place: place(0), kind: 'note', tone: 'plain', text: message.content });
+      this.rows.push({ ...base, key: message.id, place: place(0), kind: 'note', tone: 'plain', text: words(message.content) });
       return;
     }
-    const blocks = message.contentBlocks ?? [];
-    const hasText = blocks.some(block => block.type === 'text');
-    const all: Block[] = hasText || message.content === '' ? blocks : [...blocks, { type: 'text', text: message.content }];
+    const blocks: readonly unknown[] = Array.isArray(message.contentBlocks) ? message.contentBlocks : [];
+    const hasText = blocks.some(block => isRecord(block) && block.type === 'text');
+    const said = words(message.content ?? '');
+    const all = hasText || said === '' ? blocks : [...blocks, { type: 'text', text: said }];
     all.forEach((block, n) => this.block(block, { ...base, key: `${message.id}-${n}`, place: place(n) }));
     const ended = message.terminalReason;
     // an interactive turn keeps its calls and not what they gave
@@ -33,8 +36,12 @@ export class MessageRows {
     }
   }
 
-  /** One content block; what is of no known type is shown as it is. */
-  block(block: Block, base: { key: string; turn: number; place?: string; at?: number }): void {
+  /** One content block; what is of no known type or form is shown as it is. */
+  block(block: unknown, base: { key: string; turn: number; place?: string; at?: number }): void {
+    if (!isRecord(block)) {
+      this.rows.push({ ...base, kind: 'data', type: 'block', data: { block } });
+      return;
+    }
     switch (block.type) {
       case 'text':
         new Blocks().of(text(block.text)).forEach((part, n) => this.rows.push({ ...base, key: `${base.key}:${n}`, kind: 'text', text: part, isOpen: false }));
@@ -55,22 +62,22 @@ export class MessageRows {
         const tool = this.#tools.get(text(block.tool_use_id));
         if (!tool) break;
         tool.state = block.is_error === true ? 'failed' : 'done';
-        if (block.is_error === true) tool.error = words(block.content);
+        if (block.is_error === true) tool.error = words(block.content ?? '');
         else tool.output = block.content ?? '';
         return;
       }
       default:
         break;
     }
-    this.rows.push({ ...base, kind: 'data', type: block.type || 'block', data: block });
+    this.rows.push({ ...base, kind: 'data', type: text(block.type) || 'block', data: block });
   }
 }
 
 /** The words of a result, which may be blocks themselves. */
-function words(content: unknown): string {
+export function words(content: unknown): string {
   if (typeof content === 'string') return content;
   if (Array.isArray(content)) return content.map(part => (typeof part?.text === 'string' ? part.text : JSON.stringify(part))).join('\n');
-  return JSON.stringify(content ?? '');
+  return JSON.stringify(content) ?? '';
 }
 
 const ENDS_WELL = new Set(['result', 'process_exit']);

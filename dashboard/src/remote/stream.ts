@@ -28,8 +28,10 @@ export async function follow(client: Client, session: string, from: number | und
       for (let event = await reader.next(); event; event = await reader.next()) {
         if (event.data === '[DONE]') return onLink('idle');
         tries = 0;
-        if (event.data !== undefined) tell(JSON.parse(event.data) as RemoteEvent);
-        if (event.id !== undefined) cursor = Number(event.id);
+        // what cannot be read or shown is passed over: behind the cursor it would come again and again
+        if (event.id !== undefined && Number.isSafeInteger(Number(event.id))) cursor = Number(event.id);
+        const told = event.data === undefined ? undefined : parsed(event.data);
+        if (told) tell(told);
       }
     } catch (error) {
       if (error instanceof Problem && error.status < 500 && error.status !== 429) return onLink('idle');
@@ -37,5 +39,14 @@ export async function follow(client: Client, session: string, from: number | und
       reader?.close();
     }
     await new Promise(resolve => setTimeout(resolve, PAUSES_MS[Math.min(tries, PAUSES_MS.length - 1)]));
+  }
+}
+
+function parsed(data: string): RemoteEvent | undefined {
+  try {
+    const told: unknown = JSON.parse(data);
+    return typeof told === 'object' && told !== null ? (told as RemoteEvent) : undefined;
+  } catch {
+    return undefined;
   }
 }

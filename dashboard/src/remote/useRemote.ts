@@ -8,7 +8,7 @@ import type { Row } from '../conversation/row';
 import type { Link } from '../conversation/transport';
 import { isLive } from '../list/item';
 import type { PermissionAsked } from './live';
-import { Live, permissionOf } from './live';
+import { Live } from './live';
 import { MessageRows } from './rows';
 import { follow } from './stream';
 
@@ -41,13 +41,20 @@ export function useRemote(id: string): Remote {
   const live = useRef(new Live()).current;
   const next = useRef<number | undefined>(undefined);
   const reading = useRef<Promise<void> | undefined>(undefined);
+  const isGone = useRef(false);
+  useEffect(() => {
+    isGone.current = false;
+    return () => {
+      isGone.current = true;
+    };
+  }, []);
 
   /** Messages behind those that are there; one reader at a time, and once more for who came meanwhile. */
   const read = useCallback(async () => {
     const before = reading.current;
     const run = async () => {
       await before;
-      for (let more = true; more; ) {
+      for (let more = true; more && !isGone.current; ) {
         const page = await client.messages(id, next.current, PAGE);
         const last = page.messages.at(-1);
         if (last) {
@@ -64,9 +71,10 @@ export function useRemote(id: string): Remote {
   }, [client, id]);
 
   const counted = useRef(-1);
-  usePoll(async () => {
+  usePoll(async isCurrent => {
     try {
       const told = await client.remote(id);
+      if (!isCurrent()) return undefined;
       setSession(told);
       if (told.counters.messages !== counted.current) {
         await read();
@@ -74,8 +82,8 @@ export function useRemote(id: string): Remote {
       }
       return isLive(told.state) ? LIVE_MS : IDLE_MS;
     } catch (error) {
-      if (!(error instanceof Refusal)) return IDLE_MS;
-      setMissing(error);
+      if (!(error instanceof Refusal)) return LIVE_MS;
+      if (isCurrent()) setMissing(error);
       return error.status < 500 && error.status !== 429 ? undefined : IDLE_MS;
     }
   }, [client, id, round, read]);
@@ -96,10 +104,8 @@ export function useRemote(id: string): Remote {
     const start = from.current === undefined || from.current < 0 ? undefined : from.current;
     const tell = ({ type, data }: { type: string; data: unknown }) => {
       if (type === 'stdout' || type === 'stderr') live.output(String(data));
-      else if (type === 'permission_request') {
-        const asked = permissionOf(data);
-        if (asked) live.asked.set(asked.requestId, asked);
-      } else if (type === 'turn-durable') {
+      else if (type === 'permission_request') live.ask(data);
+      else if (type === 'turn-durable') {
         live.clear();
         void read().catch(() => {});
       } else if (type === 'state') setRound(n => n + 1);
