@@ -162,6 +162,21 @@ describe('what a remote program says', () => {
     expect([...live.asked.values()].map(asked => asked.tool)).toEqual(['{"x":1}']);
   });
 
+  test('is shown until its messages were read', () => {
+    const live = new Live();
+    const say = (text: string) => live.output(`${JSON.stringify({ type: 'assistant', message: { content: text } })}\n`);
+    say('one');
+    live.output('plain\n');
+    const first = live.settle();
+    say('two');
+    expect(live.rows().map(textOf)).toEqual(['one', 'plain\n', 'two']);
+    live.forget(first);
+    expect(live.rows().map(textOf)).toEqual(['two']);
+    live.settle();
+    live.forget(first);
+    expect(live.rows().map(textOf)).toEqual(['two']);
+  });
+
   test('without an end is held in bounds', () => {
     const live = new Live();
     for (let n = 0; n < 64; n++) live.output('x'.repeat(256 * 1024));
@@ -169,6 +184,7 @@ describe('what a remote program says', () => {
     expect(row && textOf(row).length).toBeLessThanOrEqual(20_000);
     for (let n = 0; n < 5000; n++) live.output(`\n{"type":"assistant","message":{"content":"line ${n}"}}\n`);
     expect(live.rows().length).toBeLessThanOrEqual(2001);
+    expect(live.rows().length).toBeGreaterThan(2000);
     for (let n = 0; n < 500; n++) live.ask({ id: `r${n}` });
     expect(live.asked.size).toBe(50);
   });

@@ -34,7 +34,7 @@ pub const MAX_PEM: usize = 64 * 1024;
 pub const MAX_HELD: usize = 4 * 1024;
 /// Text of a stream that is kept after it was shown, to read what follows in its light.
 pub const CONTEXT: usize = 512;
-/// Runs that may hold text back at once. An agent that opens more has the held end of the newest redacted at once.
+/// Runs that may hold text back at once. Of an agent that opens more, each delta of a further one becomes [`UNRESOLVED`].
 pub const MAX_HOLDING_RUNS: usize = 1024;
 /// What stands in the place of text that could not be decided within the bounds.
 pub const UNRESOLVED: &str = "[redacted:unresolved]";

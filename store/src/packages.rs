@@ -1,7 +1,7 @@
 //! What replay packages are made of, read in one repeatable-read snapshot, page by page; and which packages were made.
 //!
 //! What it promises: all that one [`Snapshot`] gives is of one moment, in a fixed order, and bounded by a page. Every row says whose it
-//! is, and the reader compares: the queries' own conditions are not what isolation rests on.
+//! is, and the reader compares once more: a query that forgets its condition is met by an alarm, not by a leak.
 //!
 //! What it does not do: it knows nothing of JSON, redaction or objects.
 

@@ -8,6 +8,8 @@ const MOST_PLAIN = 20_000;
 const MOST_LINE = 1024 * 1024;
 /** Blocks of a turn that is not over: its newest. */
 const MOST_BLOCKS = 2000;
+/** Turns that wait for being read. */
+const MOST_SETTLED = 5;
 /** Permissions that are asked for at once. */
 const MOST_ASKED = 50;
 
@@ -17,16 +19,20 @@ export interface PermissionAsked {
   input: unknown;
 }
 
-/** What the program says in the turn that is not durable yet: lines that are JSON as content blocks, all others as they are. */
+/** What was said of one turn. */
+interface Said {
+  no: number;
+  blocks: Block[];
+  plain: string;
+}
+
+/** What the program says in turns that are not durable yet: lines that are JSON as content blocks, all others as they are. */
 export class Live {
-  #blocks: Block[] = [];
-  #plain = '';
+  #turn: Said = { no: 0, blocks: [], plain: '' };
+  /** Turns that are durable, but not read yet. */
+  #settled: Said[] = [];
   #rest = '';
   readonly asked = new Map<string, PermissionAsked>();
-
-  get isEmpty(): boolean {
-    return this.#blocks.length === 0 && this.#plain === '';
-  }
 
   output(data: string): void {
     const all = this.#rest + data;
@@ -44,19 +50,28 @@ export class Live {
     if (asked && this.asked.size < MOST_ASKED) this.asked.set(asked.requestId, asked);
   }
 
-  /** A turn became durable: its messages are there. */
-  clear(): void {
-    this.#blocks = [];
-    this.#plain = '';
+  /** A turn became durable: it is shown until its messages were read, see [`forget`]. */
+  settle(): number {
+    const { no } = this.#turn;
+    this.#settled = [...this.#settled, this.#turn].slice(-MOST_SETTLED);
+    this.#turn = { no: no + 1, blocks: [], plain: '' };
     this.asked.clear();
+    return no;
+  }
+
+  /** The messages of the turns up to this one are there. */
+  forget(no: number): void {
+    this.#settled = this.#settled.filter(said => said.no > no);
   }
 
   rows(): Row[] {
     const made = new MessageRows();
-    this.#blocks.forEach((block, n) => made.block(block, { key: `live-${n}`, turn: Number.MAX_SAFE_INTEGER }));
-    const { rows } = made;
-    if (this.#plain) rows.push({ key: 'live-plain', turn: Number.MAX_SAFE_INTEGER, kind: 'output', text: this.#plain });
-    return rows;
+    const turn = Number.MAX_SAFE_INTEGER;
+    for (const { no, blocks, plain } of [...this.#settled, this.#turn]) {
+      blocks.forEach((block, n) => made.block(block, { key: `live-${no}-${n}`, turn }));
+      if (plain) made.rows.push({ key: `live-${no}-plain`, turn, kind: 'output', text: plain });
+    }
+    return made.rows;
   }
 
   #line(line: string): void {
@@ -67,12 +82,12 @@ export class Live {
     const content = isRecord(told.message) ? told.message.content : undefined;
     const isUser = told.type === 'user';
     const blocks: readonly unknown[] = typeof content === 'string' ? [{ type: 'text', text: content }] : Array.isArray(content) ? content : [];
-    for (const block of blocks) if (!isUser || (isRecord(block) && block.type === 'tool_result')) this.#blocks.push(block as Block);
-    this.#blocks.splice(0, this.#blocks.length - MOST_BLOCKS);
+    for (const block of blocks) if (!isUser || (isRecord(block) && block.type === 'tool_result')) this.#turn.blocks.push(block as Block);
+    this.#turn.blocks.splice(0, this.#turn.blocks.length - MOST_BLOCKS);
   }
 
   #say(line: string): void {
-    this.#plain = `${this.#plain}${line}\n`.slice(-MOST_PLAIN);
+    this.#turn.plain = `${this.#turn.plain}${line}\n`.slice(-MOST_PLAIN);
   }
 }
 

@@ -39,6 +39,8 @@ export function useRemote(id: string): Remote {
   const [drawn, setDrawn] = useState(0);
   const [round, setRound] = useState(0);
   const live = useRef(new Live()).current;
+  /** The live turn up to which there are messages. */
+  const durable = useRef<number | undefined>(undefined);
   const next = useRef<number | undefined>(undefined);
   const reading = useRef<Promise<void> | undefined>(undefined);
   const isGone = useRef(false);
@@ -54,21 +56,30 @@ export function useRemote(id: string): Remote {
     const before = reading.current;
     const run = async () => {
       await before;
+      const settled = durable.current;
+      // what was live gives way in the moment in which its messages come
+      const giveWay = () => {
+        if (settled === undefined) return;
+        live.forget(settled);
+        setDrawn(n => n + 1);
+      };
       for (let more = true; more && !isGone.current; ) {
         const page = await client.messages(id, next.current, PAGE);
         const last = page.messages.at(-1);
         if (last) {
           next.current = last.position;
+          giveWay();
           setMessages(all => [...all, ...page.messages]);
         }
         more = page.nextAfter !== undefined;
       }
+      giveWay();
       setLoading(false);
     };
     const now = run();
     reading.current = now.catch(() => {});
     return now;
-  }, [client, id]);
+  }, [client, id, live]);
 
   const counted = useRef(-1);
   usePoll(async isCurrent => {
@@ -106,7 +117,7 @@ export function useRemote(id: string): Remote {
       if (type === 'stdout' || type === 'stderr') live.output(String(data));
       else if (type === 'permission_request') live.ask(data);
       else if (type === 'turn-durable') {
-        live.clear();
+        durable.current = live.settle();
         void read().catch(() => {});
       } else if (type === 'state') setRound(n => n + 1);
       draw();
@@ -118,13 +129,13 @@ export function useRemote(id: string): Remote {
     };
   }, [client, id, isKnown, live, read]);
 
-  const durable = useMemo(() => {
+  const told = useMemo(() => {
     const made = new MessageRows();
     for (const message of messages) made.add(message);
     return made.rows;
   }, [messages]);
   const isOver = session !== undefined && !isLive(session.state);
-  const rows = useMemo(() => (isOver ? durable : [...durable, ...live.rows()]), [durable, live, drawn, isOver]);
+  const rows = useMemo(() => (isOver ? told : [...told, ...live.rows()]), [told, live, drawn, isOver]);
   const asked = useMemo(() => (isOver ? [] : [...live.asked.values()]), [live, drawn, isOver]);
   return { session, rows, asked, link, missing, isLoading, look: useCallback(() => setRound(n => n + 1), []) };
 }

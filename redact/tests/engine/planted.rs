@@ -182,7 +182,21 @@ fn the_shared_cases() {
         }
         cases += 1;
         assert_ne!(refusal(gate, &text), Vec::<String>::new(), "{name}");
-        assert_gone(gate, &name, &[], &text);
+        let planted = pieces(&text);
+        assert!(!planted.is_empty(), "{name}");
+        assert_gone(gate, &name, &planted, &text);
     }
     assert_eq!(cases, 21);
+}
+
+/// Every so many characters of what is planted, as it is written: whatever a case is, its secret is its longest runs, and the names
+/// around it are shorter.
+fn pieces(text: &str) -> Vec<String> {
+    const PIECE: usize = 14;
+    let is_run = |c: char| c.is_ascii_alphanumeric() || "+/_-".contains(c);
+    let runs = text.split(|c| !is_run(c)).map(str::as_bytes);
+    let pieces = runs.flat_map(|run| run.windows(PIECE));
+    pieces
+        .map(|piece| String::from_utf8(piece.to_vec()).unwrap())
+        .collect()
 }

@@ -1,7 +1,7 @@
 //! An execution, its nodes, its configurations, the sessions it names.
 
 use bex_proto::execution::{ConfigKind, ExecutionStatus, GovernanceMode, NamedSession, NodeStatus};
-use bex_proto::{ExecutionId, WorkspaceId};
+use bex_proto::{ExecutionId, WorkspaceId, limits};
 use jiff::Timestamp;
 use tokio_postgres::Row;
 
@@ -261,8 +261,12 @@ impl Snapshot {
         let rows = self
             .query(
                 "package_named_sessions",
-                "SELECT * FROM execution_sessions WHERE workspace_id = $1 AND execution_id = $2 ORDER BY recorded_at, session_id",
-                &[text(&workspace.as_str()), text(&execution.as_str())],
+                "SELECT * FROM execution_sessions WHERE workspace_id = $1 AND execution_id = $2 ORDER BY recorded_at, session_id LIMIT $3",
+                &[
+                    text(&workspace.as_str()),
+                    text(&execution.as_str()),
+                    int8(&i64::from(limits::EXECUTION_SESSIONS)),
+                ],
             )
             .await?;
         rows.iter()

@@ -61,46 +61,4 @@ impl Snapshot {
             })
             .transpose()
     }
-
-    /// The runs of an agent session's turns, at most the session's turns; and whether some turn has none.
-    ///
-    /// # Errors
-    /// Store trouble only.
-    pub async fn runs_of_agent(
-        &self,
-        session: &SessionId,
-    ) -> Result<(Vec<String>, bool), StoreError> {
-        self.runs(
-            "SELECT run_id FROM turns WHERE session_id = $1 ORDER BY turn",
-            session.as_str(),
-        )
-        .await
-    }
-
-    /// The same of a remote session.
-    ///
-    /// # Errors
-    /// Store trouble only.
-    pub async fn runs_of_remote(
-        &self,
-        session: &RemoteSessionId,
-    ) -> Result<(Vec<String>, bool), StoreError> {
-        self.runs(
-            "SELECT run_id FROM remote_turns WHERE session_id = $1 ORDER BY turn_no",
-            session.as_str(),
-        )
-        .await
-    }
-
-    async fn runs(&self, sql: &str, session: &str) -> Result<(Vec<String>, bool), StoreError> {
-        let rows = self.query("package_runs", sql, &[text(&session)]).await?;
-        let (mut runs, mut without) = (Vec::new(), false);
-        for row in &rows {
-            match get(row, "run_id")? {
-                Some(run) => runs.push(run),
-                None => without = true,
-            }
-        }
-        Ok((runs, without))
-    }
 }

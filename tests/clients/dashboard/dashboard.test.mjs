@@ -5,6 +5,7 @@ import { Stack } from './lib/stack.mjs';
 import { access } from './suites/access.mjs';
 import { big } from './suites/big.mjs';
 import { conversation } from './suites/conversation.mjs';
+import { hostile } from './suites/hostile.mjs';
 import { list } from './suites/list.mjs';
 import { network } from './suites/network.mjs';
 import { packages } from './suites/packages.mjs';
@@ -22,5 +23,5 @@ describe('the dashboard', () => {
     await world.browser?.close();
     await world.stack?.down();
   });
-  for (const suite of [list, conversation, reading, network, remote, packages, access, big, random]) suite(world);
+  for (const suite of [list, conversation, reading, network, remote, packages, hostile, access, big, random]) suite(world);
 });

@@ -98,6 +98,7 @@ export function access(world) {
     await reach('Create');
     await page.keyboard.press('Enter');
     await tab.sees('Line 20 of 20');
+    await page.getByLabel('Say something to the agent').waitFor();
     await reach('Find');
     await page.keyboard.press('Enter');
     await page.keyboard.type('Line 7');

@@ -105,6 +105,9 @@ export function conversation(world) {
     await tab.sees('Line 5 of 400');
     await tab.page.getByRole('button', { name: 'Stop', exact: true }).click();
     await stack.settled(session);
+    // how a turn ended stands where it begins
+    await tab.page.locator('.list').first().focus();
+    await tab.page.keyboard.press('g');
     await tab.sees('stopped by a person');
     await assertShows(tab, stack, session);
     await tab.shot('stopped');

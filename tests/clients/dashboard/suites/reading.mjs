@@ -38,7 +38,7 @@ const EVERYTHING = [
 /** Texts that a reader of Markdown never ends with, or breaks at. */
 const ENDLESS = ['> '.repeat(5000), '*a '.repeat(20_000), '- '.repeat(5000), '['.repeat(20_000), '`a'.repeat(20_000)];
 
-async function played(stack, name, parts, prompt = 'Show everything') {
+export async function played(stack, name, parts, prompt = 'Show everything') {
   const file = `${name}.sse`;
   await writeFile(path.join(stack.dev.playDir, file), parts.map(part => `data: ${JSON.stringify(part)}\n\n`).join(''));
   const session = await stack.session(prompt, { agent: { profile: 'play', args: [file, 'max'] } });

@@ -68,6 +68,7 @@ export function remote(world) {
       const keys = await page.locator('.conversation-main .item').evaluateAll(items => items.map(item => item.dataset.place));
       return keys.length > 0 && keys.every(Boolean);
     });
+    await tab.sees('All is tidy.');
     const text = await tab.text();
     assert.equal(text.split('All is tidy.').length, 2, 'once');
     assert.equal(text.split('I look around first.').length, 2, 'once');
