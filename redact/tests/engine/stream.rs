@@ -156,22 +156,11 @@ fn the_whole_part_is_cleaned_and_personal_data_stays() {
     assert!(!output.to_string().contains(PAT));
 }
 
-/// Without known credentials, and with what a sandbox is given: a delta may end with the beginning of one.
 #[test]
 fn of_recorded_streams_few_deltas_are_held_and_nothing_is_lost() {
-    if let Some(dir) = shared("data/ui-streams") {
-        few_are_held(&dir, &[]);
-        few_are_held(
-            &dir,
-            &[
-                "ghs_Zk93hfQ8vLq2RtZk93hfQ8vLq2RtZk93hf",
-                "sk-model-Wm71kdT5xNe9YpWm71kdT5xNe9Yp",
-            ],
-        );
-    }
-}
-
-fn few_are_held(dir: &std::path::Path, known: &[&str]) {
+    let Some(dir) = shared("data/ui-streams") else {
+        return;
+    };
     let (mut deltas, mut held, mut samples) = (0, 0, Vec::new());
     for entry in std::fs::read_dir(dir).unwrap() {
         let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();
@@ -180,9 +169,10 @@ fn few_are_held(dir: &std::path::Path, known: &[&str]) {
             .filter_map(|line| line.strip_prefix("data: "))
             .filter(|part| *part != "[DONE]")
             .collect();
+        // without known credentials: a beginning of those may be one letter
         let rules = Redactor::new(Profile::Secrets, TokenKey::new(b"session"));
         let (mut stream, mut all) = (
-            StreamRedactor::new(Secrets::new(known.iter().copied())).with_rules(rules),
+            StreamRedactor::new(Secrets::new([])).with_rules(rules),
             Vec::new(),
         );
         for part in &parts {
@@ -226,8 +216,7 @@ fn few_are_held(dir: &std::path::Path, known: &[&str]) {
     }
     assert!(
         deltas > 500 && held * 20 < deltas,
-        "{held} of {deltas} with {} credentials: {:#?}",
-        known.len(),
+        "{held} of {deltas}: {:#?}",
         samples.iter().step_by(1 + held / 60).collect::<Vec<_>>()
     );
 }
