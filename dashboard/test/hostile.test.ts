@@ -4,7 +4,8 @@ import { Client } from '../src/api/client';
 import { Once } from '../src/api/once';
 import { Paged } from '../src/api/paged';
 import { sentence } from '../src/api/problem';
-import type { Message } from '../src/api/types';
+import type { Message, Turn } from '../src/api/types';
+import { count, duration, when } from '../src/app/format';
 import { read } from '../src/app/router';
 import { ansi } from '../src/content/ansi';
 import { pauseOf } from '../src/conversation/pause';
@@ -12,6 +13,10 @@ import { EventReader } from '../src/conversation/sse';
 import { textOf } from '../src/conversation/row';
 import { GatewayTransport } from '../src/conversation/transport';
 import { folded, placesOf } from '../src/conversation/useFind';
+import type { Item } from '../src/list/item';
+import { Merged } from '../src/list/merge';
+import { renewed } from '../src/list/useSessions';
+import { clockOf, lengthOf } from '../src/player/clock';
 import { Live } from '../src/remote/live';
 import { MessageRows } from '../src/remote/rows';
 import { follow } from '../src/remote/stream';
@@ -44,7 +49,7 @@ describe('a list', () => {
     works = true;
     list.retry();
     await settle();
-    expect(list.shown).toEqual({ items: [2], isDone: false, isLoading: false, error: undefined });
+    expect(list.shown).toEqual({ items: [2], isDone: false, isLoading: false, error: undefined, isPaused: false });
     list.more();
     list.more();
     await settle();
@@ -82,7 +87,7 @@ describe('a list', () => {
     await settle();
     answers[0]?.(['old']);
     await settle();
-    expect(list.shown).toEqual({ items: ['new'], isDone: true, isLoading: false, error: undefined });
+    expect(list.shown).toEqual({ items: ['new'], isDone: true, isLoading: false, error: undefined, isPaused: false });
   });
 
   test('that fails when it is read anew keeps what is shown, and is read anew by a person', async () => {
@@ -101,6 +106,52 @@ describe('a list', () => {
     list.retry();
     await settle();
     expect([list.shown.items, list.shown.error, list.shown.isDone]).toEqual([['a'], undefined, true]);
+  });
+});
+
+describe('two lists as one', () => {
+  const item = (n: number): Item => ({ id: `a${n}`, createdAt: String(1000 - n), sort: 'agent', kind: 'interactive', title: '', isNamed: false, about: '', phase: '', isArchived: false, isLive: false, turns: 0 });
+
+  test('lose nothing when a page fails in the middle', async () => {
+    const fails = new Set([1, 2]);
+    let asked = 0;
+    const merged = new Merged([
+      async cursor => {
+        const from = Number(cursor ?? 0);
+        if (fails.delete(asked++)) throw new Error('away');
+        return { items: [item(from), item(from + 1)], next: from + 2 < 10 ? String(from + 2) : undefined };
+      },
+    ]);
+    const all: Item[] = [];
+    while (!merged.isDone) all.push(...(await merged.take(5).catch(() => [])));
+    expect(all.map(one => one.id)).toEqual(Array.from({ length: 10 }, (_, n) => `a${n}`));
+  });
+
+  test('keep what the newest page says nothing of', () => {
+    const [a, b, c, d] = [item(1), item(2), item(3), item(4)];
+    const ids = (items: readonly Item[]) => items.map(one => one.id).join();
+    expect(ids(renewed([b, c, d], [a, b], false))).toBe('a1,a2,a3,a4');
+    expect(ids(renewed([a, b, c, d], [a, c], false))).toBe('a1,a3,a4');
+    expect(ids(renewed([a, b, c, d], [a, c], true))).toBe('a1,a3');
+    expect(ids(renewed([a, b], [], false))).toBe('a1,a2');
+    expect(ids(renewed([a, b], [], true))).toBe('');
+  });
+
+  test('of which a filter leaves nothing are looked through a few pages at a time', async () => {
+    let asked = 0;
+    const begin = () => {
+      const merged = new Merged([async () => ({ items: [], next: String(asked++) })]);
+      return async () => ({ items: await merged.take(50), isDone: merged.isDone });
+    };
+    const list = new Paged<Item>(begin);
+    list.again();
+    await settle();
+    for (let n = 0; n < 20; n++) list.more();
+    await settle();
+    expect([asked, list.shown.isPaused]).toEqual([10, true]);
+    list.retry();
+    await settle();
+    expect(asked).toBe(20);
   });
 });
 
@@ -137,6 +188,23 @@ const ODD: readonly unknown[] = [null, 17, true, 'text', [], [[1]], {}, { type: 
 const CALLS: readonly unknown[] = [{ type: 'tool_use' }, { type: 'tool_use', id: 1, name: null, input: null }, { type: 'tool_result', tool_use_id: null, content: [null, 1, { text: 2 }], is_error: true }];
 
 describe('what a remote program says', () => {
+  test('nested as deep as it likes is a word', () => {
+    const deep = JSON.parse(`${'['.repeat(50_000)}${']'.repeat(50_000)}`);
+    const made = new MessageRows();
+    made.block({ type: 'tool_use', id: 't', name: 'Bash' }, { key: 'a', turn: 1 });
+    made.block({ type: 'tool_result', tool_use_id: 't', is_error: true, content: [deep] }, { key: 'b', turn: 1 });
+    made.block({ type: 'odd', deep }, { key: 'c', turn: 1 });
+    for (const row of made.rows) expect(textOf(row)).toContain('nested too deep');
+  });
+
+  test('at no time is replayed all the same', () => {
+    const made = new MessageRows();
+    for (const [n, at] of ['no time', '2026-12-01T00:00:00Z', null].entries()) made.add({ id: `m${n}`, role: 'user', content: 'x', at, position: n } as unknown as Message);
+    expect(Number.isFinite(lengthOf(clockOf(made.rows, [])))).toBe(true);
+    const odd = [{ key: 'a', turn: 1, kind: 'text', text: 'x', isOpen: false, at: Number.NaN }] as const;
+    expect(Number.isFinite(lengthOf(clockOf(odd, [{ turn: 1, createdAt: 'x' } as unknown as Turn])))).toBe(true);
+  });
+
   test('in any form becomes rows that can be shown and searched', () => {
     const made = new MessageRows();
     for (const contentBlocks of [[...ODD, ...CALLS], null, 'no list', { a: 1 }]) {
@@ -186,7 +254,7 @@ describe('what a remote program says', () => {
     expect(live.rows().length).toBeLessThanOrEqual(2001);
     expect(live.rows().length).toBeGreaterThan(2000);
     for (let n = 0; n < 500; n++) live.ask({ id: `r${n}` });
-    expect(live.asked.size).toBe(50);
+    expect([...live.asked.keys()]).toEqual(Array.from({ length: 50 }, (_, n) => `r${n + 450}`));
   });
 });
 
@@ -206,7 +274,7 @@ describe('streams', () => {
     const piece = new Uint8Array(1024 * 1024).fill(120);
     let left = 100;
     const endless = new ReadableStream<Uint8Array>({ pull: to => (left-- > 0 ? to.enqueue(piece) : to.close()) });
-    await expect(new EventReader(endless).next()).rejects.toThrow('an event without an end');
+    await expect(new EventReader(endless).next()).rejects.toThrow('too long for this page');
     expect(left).toBeGreaterThan(20);
   });
 
@@ -265,12 +333,45 @@ describe('streams', () => {
     await reading;
   });
 
+  test('an event that cannot be read is passed over, and what follows is said', async () => {
+    vi.stubGlobal('window', { addEventListener() {}, removeEventListener() {} });
+    vi.stubGlobal('navigator', { onLine: true });
+    const events = ['id: 1.1\ndata: {broken\n\n', 'id: 1.2\ndata: 17\n\n', 'id: 1.3\ndata: {"type":"data-user-prompt","data":null}\n\n', 'id: 1.4\ndata: {"type":"text-start","id":"t"}\n\n', 'data: [DONE]\n\n'];
+    let asked = 0;
+    vi.stubGlobal('fetch', async () => {
+      asked++;
+      return new Response(body(...events));
+    });
+    const transport = new GatewayTransport(client, 'ags-1', { onLink() {}, onTurn() {}, onHealed() {} });
+    const reader = (await transport.reconnectToStream({}))?.getReader();
+    const said: string[] = [];
+    for (let next = await reader?.read(); next && !next.done; next = await reader?.read()) said.push(next.value.type);
+    expect([asked, said.at(-1)]).toEqual([1, 'text-start']);
+  });
+
+  test('a refusal that stays ends a remote stream', async () => {
+    for (const status of [400, 403, 404]) {
+      let asked = 0;
+      vi.stubGlobal('fetch', async () => {
+        asked++;
+        return new Response('no', { status });
+      });
+      const links: string[] = [];
+      await follow(client, 'rms-1', undefined, () => {}, link => links.push(link), new AbortController().signal);
+      expect([asked, links.at(-1)]).toEqual([1, 'idle']);
+    }
+  });
+
   test('pauses grow to five seconds', () => {
     expect([0, 1, 2, 3, 6, 60].map(pauseOf)).toEqual([0, 200, 400, 800, 5000, 5000]);
   });
 });
 
 describe('texts', () => {
+  test('what is no time and no number is said as nothing', () => {
+    expect([when('no time'), duration(Number.NaN), count(undefined as unknown as number, 'turn')]).toEqual(['', '', '0 turns']);
+  });
+
   test('letters whose small form is longer move nothing', () => {
     const text = 'İİİ Needle ß';
     expect(folded(text)).toHaveLength(text.length);

@@ -1,14 +1,21 @@
+import { Once } from './once';
 import { Problem } from './problem';
 import type { AgentSession, BegunTurn, FeedPage, Message, Page, RemoteSession, ReplayPackage, Ticket, Turn } from './types';
 
 /** Which kind of session an id names. */
 export const isRemote = (id: string): boolean => id.startsWith('rms-');
 
+/** For an answer, and for one that is as long as a conversation. */
+const ANSWER_MS = 60_000;
+const EXPORT_MS = 600_000;
+
 type Query = Record<string, string | number | readonly string[] | undefined>;
 
 /** The service as one signed-in person sees it. The token lives here, in memory, and nowhere else. */
 export class Client {
   readonly #token: string;
+  /** Of new sessions. */
+  readonly creating = new Once();
   /** Told when the token is accepted no longer. */
   onExpired: () => void = () => {};
 
@@ -19,7 +26,7 @@ export class Client {
     this.#token = token;
   }
 
-  async fetch(method: string, path: string, options: { body?: unknown; key?: string; signal?: AbortSignal | undefined } = {}): Promise<Response> {
+  async fetch(method: string, path: string, options: { body?: unknown; key?: string; signal?: AbortSignal | undefined; within?: number } = {}): Promise<Response> {
     const headers: Record<string, string> = { authorization: `Bearer ${this.#token}` };
     if (options.body !== undefined) headers['content-type'] = 'application/json';
     if (options.key) headers['idempotency-key'] = options.key;
@@ -27,7 +34,7 @@ export class Client {
       method,
       headers,
       body: options.body === undefined ? null : JSON.stringify(options.body),
-      signal: options.signal ?? null,
+      signal: AbortSignal.any([AbortSignal.timeout(options.within ?? ANSWER_MS), ...(options.signal ? [options.signal] : [])]),
       cache: method === 'GET' ? 'default' : 'no-store',
       credentials: 'omit',
     });
@@ -100,7 +107,7 @@ export class Client {
   }
 
   export(id: string, format: string): Promise<Response> {
-    return this.fetch('GET', `${at(id)}/export${search({ format })}`);
+    return this.fetch('GET', `${at(id)}/export${search({ format })}`, { within: EXPORT_MS });
   }
 
   package(kind: 'conversation' | 'execution' | 'run', id: string): Promise<ReplayPackage> {

@@ -7,6 +7,8 @@ export interface Shown<T> {
   readonly isLoading: boolean;
   /** Why there is not more. Nothing is asked for until a person says so. */
   readonly error: unknown;
+  /** Much was looked through and little was found: it goes on when a person says so. */
+  readonly isPaused: boolean;
 }
 
 /** Reads on, page by page. */
@@ -19,7 +21,7 @@ export class Paged<T> {
   readonly #begin: () => Take<T>;
   readonly #join: Join<T>;
   readonly #listeners = new Set<() => void>();
-  #shown: Shown<T> = { items: [], isDone: false, isLoading: false, error: undefined };
+  #shown: Shown<T> = { items: [], isDone: false, isLoading: false, error: undefined, isPaused: false };
   #ends = new AbortController();
   /** Where the next page comes from; none while what is shown is to be read anew. */
   #take: Take<T> | undefined;
@@ -40,10 +42,10 @@ export class Paged<T> {
 
   /** The next page, unless the last one failed: whatever scrolls asks for it, again and again. */
   more = (): void => {
-    if (this.#shown.error === undefined) void this.#next();
+    if (this.#shown.error === undefined && !this.#shown.isPaused) void this.#next();
   };
 
-  /** The page that failed. */
+  /** The page that failed, or what is behind a pause. */
   retry = (): void => void this.#next();
 
   /** Reads anew as much as is shown, which stays until the new is there. */
@@ -67,22 +69,24 @@ export class Paged<T> {
   async #next(): Promise<void> {
     if (this.#shown.isLoading || this.#shown.isDone) return;
     const { signal } = this.#ends;
-    this.#set({ isLoading: true, error: undefined });
+    this.#set({ isLoading: true, error: undefined, isPaused: false });
     const [known, wanted] = this.#take ? [this.#shown.items, 0] : [[], this.#shown.items.length];
     const take = this.#take ?? this.#begin();
     try {
       let next: readonly T[] = [];
       let isDone = false;
+      let isPaused = false;
       do {
         const page = await take(signal);
         if (signal.aborted) return;
         next = this.#join(next, page.items);
         ({ isDone } = page);
-      } while (!isDone && next.length < wanted);
+        isPaused = page.items.length === 0 && !isDone;
+      } while (!isDone && !isPaused && next.length < wanted);
       // what changed meanwhile is joined to, not overwritten
       const before = this.#take ? this.#shown.items : known;
       this.#take = take;
-      this.#set({ items: this.#join(before, next), isDone, isLoading: false });
+      this.#set({ items: this.#join(before, next), isDone, isPaused, isLoading: false });
     } catch (error) {
       if (!signal.aborted) this.#set({ isLoading: false, error });
     }

@@ -35,6 +35,7 @@ export function sentence(error: unknown): string {
     if (error.status === 403) return `Your token does not allow this. ${error.detail ?? ''}`.trim();
     return error.message;
   }
+  if (error instanceof DOMException && error.name === 'TimeoutError') return 'The service took too long to answer.';
   if (error instanceof TypeError) return 'The service cannot be reached.';
   return error instanceof Error ? error.message : String(error);
 }

@@ -1,5 +1,6 @@
 import { useState } from 'react';
 import type { Client } from '../api/client';
+import { forgetDrafts } from '../conversation/drafts';
 import { ConversationPage } from '../conversation/ConversationPage';
 import { ExecutionPage } from '../executions/ExecutionPage';
 import { ExecutionsPage } from '../executions/ExecutionsPage';
@@ -7,6 +8,7 @@ import { SessionsPage } from '../list/SessionsPage';
 import { RemotePage } from '../remote/RemotePage';
 import { isRemote } from '../api/client';
 import { Frame } from './Frame';
+import { Guard } from './Guard';
 import { Notices } from './notices';
 import { type Place, usePlace } from './router';
 import { SignIn } from './SignIn';
@@ -25,15 +27,31 @@ export function App() {
     setExpired(false);
     setClient(signed);
   };
+  const signOut = () => {
+    forgetDrafts();
+    setClient(null);
+  };
   if (!client) return <SignIn hasExpired={hasExpired} onSignedIn={signIn} />;
   return (
     <SignedIn value={client}>
       <Notices>
-        <Frame place={place} onSignOut={() => setClient(null)}>
-          <Shown place={place} />
+        <Frame place={place} onSignOut={signOut}>
+          <Guard key={'id' in place ? place.id : place.page} instead={<Broken />}>
+            <Shown place={place} />
+          </Guard>
         </Frame>
       </Notices>
     </SignedIn>
+  );
+}
+
+/** What is around it goes on: another place can be gone to. */
+function Broken() {
+  return (
+    <main className="page" id="content" tabIndex={-1}>
+      <h1>This page cannot be shown</h1>
+      <p role="alert">Nothing is lost: load it again, or go elsewhere.</p>
+    </main>
   );
 }
 

@@ -14,6 +14,11 @@ export class Guard extends Component<Props, { isBroken: boolean }> {
     return { isBroken: true };
   }
 
+  /** Other content is another try: it may be half of something that is still being said. */
+  override componentDidUpdate(before: Props) {
+    if (this.state.isBroken && before.children !== this.props.children) this.setState({ isBroken: false });
+  }
+
   override render() {
     return this.state.isBroken ? this.props.instead : this.props.children;
   }

@@ -3,14 +3,15 @@ import { useTell } from './notices';
 
 export type Act = (deed: () => Promise<unknown>, said: string) => Promise<void>;
 
-/** Deeds of one part of the page, one at a time: who presses twice does not do it twice. What came of each is told. */
+/** Deeds of one part of the page, each one at a time: who presses twice does not do it twice. What came of each is told. */
 export function useAct(onDone: () => void): Act {
   const tell = useTell();
-  const isBusy = useRef(false);
+  // by what is said of them
+  const underway = useRef(new Set<string>()).current;
   return useCallback(
     async (deed, said) => {
-      if (isBusy.current) return;
-      isBusy.current = true;
+      if (underway.has(said)) return;
+      underway.add(said);
       try {
         await deed();
         tell.say(said);
@@ -18,9 +19,9 @@ export function useAct(onDone: () => void): Act {
       } catch (error) {
         tell.fail(error);
       } finally {
-        isBusy.current = false;
+        underway.delete(said);
       }
     },
-    [tell, onDone],
+    [tell, onDone, underway],
   );
 }

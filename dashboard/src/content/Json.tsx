@@ -1,13 +1,14 @@
 import { memo, useState } from 'react';
 import { bytes } from '../app/format';
 import { Copy } from './Copy';
+import { jsonOf } from './text';
 
 const SHOWN = 6000;
 const MOST = 400_000;
 
 /** Any value, as text where it is one. */
 export const Json = memo(function Json({ value, label }: { value: unknown; label: string }) {
-  const text = typeof value === 'string' ? value : (JSON.stringify(value, null, 2) ?? '');
+  const text = typeof value === 'string' ? value : jsonOf(value, 2);
   const [isWhole, setWhole] = useState(false);
   const isCut = text.length > SHOWN;
   return (

@@ -1,3 +1,5 @@
+import { jsonOf } from './text';
+
 const MARKS: Record<string, [string, string]> = {
   completed: ['✓', 'done'],
   in_progress: ['◐', 'being worked on'],
@@ -9,19 +11,21 @@ interface Entry {
   status?: unknown;
 }
 
+const word = (value: unknown, other: string): string => (typeof value === 'string' ? value : value === undefined || value === null ? other : jsonOf(value));
+
 /** A plan as a check-list. */
 export function Plan({ entries }: { entries: unknown }) {
   if (!Array.isArray(entries)) return null;
   return (
     <ul className="plan" aria-label="Plan">
-      {(entries as Entry[]).map((entry, key) => {
-        const status = String(entry.status ?? 'pending');
-        const [mark, word] = MARKS[status] ?? ['○', status];
+      {(entries as (Entry | null | undefined)[]).map((entry, key) => {
+        const status = word(entry?.status, 'pending');
+        const [mark, meaning] = MARKS[status] ?? ['○', status];
         return (
           <li key={key} className={status}>
             <span aria-hidden="true">{mark}</span>
-            <span className="sr">{word}: </span>
-            {String(entry.content ?? '')}
+            <span className="sr">{meaning}: </span>
+            {word(entry?.content, '')}
           </li>
         );
       })}

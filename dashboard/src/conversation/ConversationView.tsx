@@ -192,34 +192,29 @@ async function copyLink(place: string | undefined): Promise<string> {
 
 /** Leads to the part that the address names, as soon as it is there. */
 function useDeepLink(rows: readonly Row[], isOver: boolean, jump: (index: number) => void, onMissing: (place: string) => void): void {
-  const wanted = useRef(placeIn(window.location.hash));
-  const latest = useRef(onMissing);
-  latest.current = onMissing;
+  const [wanted, setWanted] = useState(() => placeIn(window.location.hash));
+  const missing = useRef(onMissing);
+  missing.current = onMissing;
   useEffect(() => {
-    const changed = () => {
-      const place = placeIn(window.location.hash);
-      const index = indexOf(rows, place);
-      if (index >= 0) jump(index);
-      else wanted.current = place;
-    };
+    const changed = () => setWanted(placeIn(window.location.hash));
     window.addEventListener('hashchange', changed);
     return () => window.removeEventListener('hashchange', changed);
-  }, [rows, jump]);
+  }, []);
   useEffect(() => {
-    if (!wanted.current || (!isOver && !reaches(rows, wanted.current))) return;
-    const index = indexOf(rows, wanted.current);
+    if (!wanted || (!isOver && !reaches(rows, wanted))) return;
+    const index = indexOf(rows, wanted);
     if (index >= 0) {
-      wanted.current = '';
+      setWanted('');
       jump(index);
       return;
     }
     // what was read last may not be drawn yet
     const timer = setTimeout(() => {
-      latest.current(wanted.current);
-      wanted.current = '';
+      setWanted('');
+      missing.current(wanted);
     }, MISSING_MS);
     return () => clearTimeout(timer);
-  }, [rows, isOver, jump]);
+  }, [wanted, rows, isOver, jump]);
 }
 
 /** The part that an address names; another name is no part's. */

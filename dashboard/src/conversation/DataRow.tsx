@@ -35,13 +35,13 @@ export function DataRow({ row, opened }: { row: RowOf<'data'>; opened: Opened })
 }
 
 function Permission({ data }: { data: Record<string, unknown> }) {
-  const options = Array.isArray(data.options) ? (data.options as { optionId?: string; name?: string; kind?: string }[]) : [];
-  const chosen = options.find(option => option.optionId === data.selected);
-  const isAllowed = chosen?.kind?.startsWith('allow') ?? false;
+  const options = Array.isArray(data.options) ? (data.options as ({ optionId?: unknown; name?: unknown; kind?: unknown } | null)[]) : [];
+  const chosen = options.find(option => option?.optionId === data.selected);
+  const isAllowed = text(chosen?.kind).startsWith('allow');
   return (
     <Note>
       Permission was asked for and {isAllowed ? 'given' : 'not given'}
-      {chosen?.name && `: ${chosen.name}`}.
+      {text(chosen?.name) && `: ${text(chosen?.name)}`}.
     </Note>
   );
 }
@@ -49,7 +49,7 @@ function Permission({ data }: { data: Record<string, unknown> }) {
 /** Where history is incomplete, and what is missing. */
 function Incomplete({ data }: { data: Record<string, unknown> }) {
   const reason = WHY[text(data.reason)] ?? text(data.reason);
-  const range = data.from !== undefined ? (data.to === undefined ? `everything from part ${data.from}` : `parts ${data.from} to ${data.to}`) : undefined;
+  const range = data.from !== undefined ? (data.to === undefined ? `everything from part ${Number(data.from)}` : `parts ${Number(data.from)} to ${Number(data.to)}`) : undefined;
   const stored = Number(data.stored ?? Number.NaN);
   const expected = Number(data.expected ?? Number.NaN);
   const missing = Number.isNaN(expected - stored) ? undefined : expected - stored;

@@ -1,4 +1,5 @@
 import { type KeyboardEvent, useEffect, useRef } from 'react';
+import { MOST_FOUND } from './useFind';
 
 interface Props {
   words: string;
@@ -25,7 +26,7 @@ export function FindBar({ words, found, at, onWords, onStep, onClose }: Props) {
     <search className="find">
       <input ref={input} type="search" aria-label="Find in this conversation" placeholder="Find" value={words} onChange={event => onWords(event.target.value)} onKeyDown={key} />
       <span role="status" className="dim">
-        {words.trim() !== '' && (found === 0 ? 'Not found' : `${Math.min(at + 1, found)} of ${found}`)}
+        {words.trim() !== '' && (found === 0 ? 'Not found' : `${Math.min(at + 1, found)} of ${found < MOST_FOUND ? found : '10 000 or more'}`)}
       </span>
       <button type="button" className="quiet" aria-label="Previous" disabled={found === 0} onClick={() => onStep(-1)}>
         ↑

@@ -44,7 +44,10 @@ export class CallTimes {
     const page = Math.floor((before + index) / WINDOW);
     const asked = this.#asked.get(page) ?? this.#ask(page);
     this.#asked.set(page, asked);
-    await asked;
+    await asked.catch(error => {
+      this.#asked.delete(page);
+      throw error;
+    });
     const found = this.#times.get(place);
     // it may be on its way to the store
     if (found === undefined) this.#asked.delete(page);

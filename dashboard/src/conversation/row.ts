@@ -1,4 +1,5 @@
 import type { DynamicToolUIPart, UIMessage } from 'ai';
+import { jsonOf } from '../content/text';
 
 export type Part = UIMessage['parts'][number];
 
@@ -84,7 +85,13 @@ export function textOf(row: Row): string {
   }
 }
 
-const flat = (value: unknown): string => (value === undefined ? '' : typeof value === 'string' ? value : JSON.stringify(value));
+const flat = (value: unknown): string => (value === undefined ? '' : typeof value === 'string' ? value : jsonOf(value));
+
+/** A time in ms, if it is one. */
+export function timeOf(iso: unknown): number | undefined {
+  const at = typeof iso === 'string' ? Date.parse(iso) : Number.NaN;
+  return Number.isNaN(at) ? undefined : at;
+}
 
 /** `3.120` as numbers that compare. */
 export function placeOf(text: string | undefined): [number, number] | undefined {

@@ -1,6 +1,6 @@
 import type { UIMessage } from 'ai';
 import { Blocks } from './blocks';
-import type { Part, PromptData, Row, Tool } from './row';
+import { type Part, type PromptData, type Row, timeOf, type Tool } from './row';
 
 /** Rows of one message, kept while it grows: the SDK writes into the same parts. */
 class MessageRows {
@@ -64,7 +64,8 @@ class MessageRows {
       case 'step-start':
         return [];
       case 'data-user-prompt': {
-        const prompt = (part as { data: PromptData }).data;
+        const prompt = promptOf((part as { data: unknown }).data);
+        if (!prompt) return [];
         this.#turn = prompt.turn;
         return [{ key: `turn-${prompt.turn}`, turn: prompt.turn, kind: 'turn', prompt }];
       }
@@ -91,7 +92,7 @@ class MessageRows {
     const meta = told.providerMetadata ?? told.callProviderMetadata;
     const place = told.place ?? text(meta?.page?.place);
     const turn = place ? Number(place.split('.', 1)[0]) : this.#turn;
-    return { key: place ?? `${this.message.id}-${index}`, place, turn, at: time(meta?.bex?.at), endAt: time(meta?.bex?.endAt) };
+    return { key: place ?? `${this.message.id}-${index}`, place, turn, at: timeOf(meta?.bex?.at), endAt: timeOf(meta?.bex?.endAt) };
   }
 }
 
@@ -100,9 +101,10 @@ type Metadata = Record<string, Record<string, unknown>>;
 const text = (value: unknown): string | undefined => (typeof value === 'string' ? value : undefined);
 const record = (value: unknown): Record<string, unknown> => (typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : { value });
 
-function time(iso: unknown): number | undefined {
-  const at = typeof iso === 'string' ? Date.parse(iso) : Number.NaN;
-  return Number.isNaN(at) ? undefined : at;
+/** What was asked; nothing, when it is no turn's. */
+function promptOf(data: unknown): PromptData | undefined {
+  const told = record(data);
+  return Number.isSafeInteger(told.turn) && typeof told.text === 'string' ? (data as PromptData) : undefined;
 }
 
 /** Whether nothing more is said of a part. */
@@ -142,7 +144,7 @@ function toolOf(part: AnyTool): Tool {
     output: 'output' in part ? part.output : undefined,
     error: 'errorText' in part ? part.errorText : undefined,
     endPlace: text(told.resultProviderMetadata?.page?.place),
-    startedAt: time(told.callProviderMetadata?.bex?.at),
+    startedAt: timeOf(told.callProviderMetadata?.bex?.at),
   };
 }
 

@@ -13,6 +13,13 @@ const MOST = 64 * 1024 * 1024;
 /** How a connection ends that did not end well; the name is what the SDK takes for a lost network. */
 export const lost = (why: string): TypeError => new TypeError(`network error: ${why}`);
 
+/** Read again it would be as long. */
+export class TooLong extends Error {
+  constructor() {
+    super('What is said here is too long for this page; an export has it.');
+  }
+}
+
 /** Reads events, whole ones only: what a broken connection leaves half-said is never given out. */
 export class EventReader {
   readonly #from: ReadableStreamDefaultReader<Uint8Array>;
@@ -58,7 +65,7 @@ export class EventReader {
     this.#ready = [];
     this.#at = 0;
     if (end < 0) {
-      if (all.length > MOST) throw lost('an event without an end');
+      if (all.length > MOST) throw new TooLong();
       this.#rest = all;
       return;
     }

@@ -6,7 +6,7 @@ import type { Ticket } from '../api/types';
 import type { Chunk } from './chunks';
 import { GOES_ON, isPlanes, Places } from './chunks';
 import { pauseOf } from './pause';
-import { EventReader, lost } from './sse';
+import { EventReader, lost, TooLong } from './sse';
 
 /** What the page is told beside the conversation. */
 export interface Events {
@@ -131,7 +131,7 @@ export class GatewayTransport implements ChatTransport<UIMessage> {
             try {
               step = this.#step(await reader.next(), held, posted);
             } catch (error) {
-              if (signal?.aborted) throw error;
+              if (signal?.aborted || error instanceof TooLong) throw error;
               step = { what: 'lost' };
             }
             if (step.what === 'say') {
@@ -171,7 +171,8 @@ export class GatewayTransport implements ChatTransport<UIMessage> {
     if (!event) return { what: 'lost' };
     const flush = () => held.splice(0);
     if (event.data === '[DONE]') return { what: 'end', chunks: flush() };
-    const chunk = event.data === undefined ? undefined : (JSON.parse(event.data) as Chunk);
+    // what cannot be read is passed over: before the cursor it would come again and again
+    const chunk = event.data === undefined ? undefined : chunkOf(event.data);
     if (chunk?.type === 'error' && GOES_ON.test(chunk.errorText ?? '')) return { what: 'lost' };
     if (chunk?.type === 'data-bex-live') {
       if (typeof chunk.data?.cursor === 'string') this.#cursor = chunk.data.cursor;
@@ -181,6 +182,8 @@ export class GatewayTransport implements ChatTransport<UIMessage> {
       const turn = Number(chunk.data?.turn);
       // a posted turn's message is its own: what follows is read as everybody reads it
       if (posted !== undefined && turn !== posted) return { what: 'end', chunks: flush() };
+      // the same words again are another prompt
+      this.#once.answered();
       this.#events.onTurn(turn);
     }
     if (chunk?.type === 'data-bex-turn') {
@@ -195,6 +198,15 @@ export class GatewayTransport implements ChatTransport<UIMessage> {
     if (!chunk || isPlanes(chunk.type) || SIGNS.has(chunk.type)) return { what: 'say', chunks: [...flush(), ...noted] };
     held.push(...noted);
     return { what: 'say', chunks: [] };
+  }
+}
+
+function chunkOf(data: string): Chunk | undefined {
+  try {
+    const chunk: unknown = JSON.parse(data);
+    return typeof chunk === 'object' && chunk !== null ? (chunk as Chunk) : undefined;
+  } catch {
+    return undefined;
   }
 }
 

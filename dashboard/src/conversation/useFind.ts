@@ -8,6 +8,9 @@ const LEAST = 2;
 /** Between two looks: what is being said changes many times a second. */
 const AFTER_MS = 150;
 
+/** Rows that are found; more are not counted. */
+export const MOST_FOUND = 10_000;
+
 export interface Found {
   /** What was looked for. */
   words: string;
@@ -36,7 +39,7 @@ export function useFind(rows: readonly Row[], words: string): Found {
         const now = latest.current;
         if (now === looked) continue;
         const all: number[] = [];
-        for (let from = 0; from < now.length && !isGone; from += SLICE) {
+        for (let from = 0; from < now.length && all.length < MOST_FOUND && !isGone; from += SLICE) {
           now.slice(from, from + SLICE).forEach((row, i) => {
             if (folded(textOf(row)).includes(wanted)) all.push(from + i);
           });

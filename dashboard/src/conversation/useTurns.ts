@@ -22,11 +22,11 @@ export function useTurns(id: string): Told {
   const [told, setTold] = useState<Omit<Told, 'look'>>({ session: undefined, turns: [], error: undefined });
   const [round, setRound] = useState(0);
   const known = useRef('');
-  usePoll(async isCurrent => {
+  usePoll(async signal => {
     try {
       const session = await client.session(id);
       // an older answer tells nothing new
-      if (!isCurrent()) return undefined;
+      if (signal.aborted) return undefined;
       const version = `${session.updatedAt} ${session.phase} ${session.counters.parts} ${JSON.stringify(session.turns?.slice(-2))}`;
       if (version !== known.current) {
         known.current = version;
@@ -34,7 +34,7 @@ export function useTurns(id: string): Told {
       }
       return isLive(session.phase) ? LIVE_MS : IDLE_MS;
     } catch (error) {
-      if (error instanceof Problem && isCurrent()) setTold(old => ({ ...old, error }));
+      if (error instanceof Problem && !signal.aborted) setTold(old => ({ ...old, error }));
       return error instanceof Problem && error.status < 500 && error.status !== 429 ? undefined : FAILED_MS;
     }
   }, [client, id, round]);

@@ -21,15 +21,15 @@ export function ExecutionPage({ id }: { id: string }) {
   const client = useClient();
   const [detail, setDetail] = useState<ExecutionDetail>();
   const [error, setError] = useState<unknown>();
-  usePoll(async isCurrent => {
+  usePoll(async signal => {
     try {
-      const told = await client.get<ExecutionDetail>(`/v1/executions/${encodeURIComponent(id)}`, { workspaceId: client.workspace });
-      if (!isCurrent()) return undefined;
+      const told = await client.get<ExecutionDetail>(`/v1/executions/${encodeURIComponent(id)}`, { workspaceId: client.workspace }, signal);
+      if (signal.aborted) return undefined;
       setDetail(told);
       setError(undefined);
       return told.status === 'running' ? LIVE_MS : undefined;
     } catch (failure) {
-      if (isCurrent()) setError(failure);
+      if (!signal.aborted) setError(failure);
       return failure instanceof Problem && failure.status < 500 && failure.status !== 429 ? undefined : LIVE_MS;
     }
   }, [client, id]);

@@ -22,7 +22,7 @@ function pagesOf<T>(client: Client, path: string, query: Record<string, string>,
   let cursor: string | undefined;
   return async signal => {
     const page = await client.get<Page<T>>(path, { workspaceId: client.workspace, ...query, limit, cursor }, signal);
-    cursor = page.nextCursor;
+    cursor = page.nextCursor ?? undefined;
     return { items: page.items, isDone: cursor === undefined };
   };
 }

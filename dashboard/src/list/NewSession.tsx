@@ -1,5 +1,4 @@
-import { type FormEvent, useRef, useState } from 'react';
-import { Once } from '../api/once';
+import { type FormEvent, useState } from 'react';
 import { sentence } from '../api/problem';
 import { Dialog } from '../app/Dialog';
 import { go } from '../app/router';
@@ -9,7 +8,6 @@ export function NewSession({ onClose }: { onClose: () => void }) {
   const client = useClient();
   const [error, setError] = useState<string>();
   const [busy, setBusy] = useState(false);
-  const once = useRef(new Once()).current;
   const submit = async (event: FormEvent<HTMLFormElement>) => {
     event.preventDefault();
     if (busy) return;
@@ -17,7 +15,8 @@ export function NewSession({ onClose }: { onClose: () => void }) {
     setError(undefined);
     try {
       const asked = request(new FormData(event.currentTarget), client.workspace);
-      const { id } = await client.create(asked, once.keyOf(asked));
+      const { id } = await client.create(asked, client.creating.keyOf(asked));
+      client.creating.answered();
       go(`sessions/${id}`);
     } catch (failure) {
       setError(sentence(failure));

@@ -21,7 +21,7 @@ export function SessionsPage() {
     if (end.current) seen.observe(end.current);
     return () => seen.disconnect();
   });
-  const { items, isDone, isLoading, error, retry } = sessions;
+  const { items, isDone, isLoading, isPaused, error, retry } = sessions;
   return (
     <main className="page" id="content" tabIndex={-1}>
       <div className="row spread">
@@ -40,6 +40,11 @@ export function SessionsPage() {
       {isDone && items.length === 0 && <p className="empty">{filters === NO_FILTERS ? 'No sessions yet.' : 'No session fits.'}</p>}
       <div ref={end} className="list-end">
         {isLoading && <span className="dim">Loading…</span>}
+        {isPaused && (
+          <button type="button" onClick={retry}>
+            Look further back
+          </button>
+        )}
       </div>
       {isCreating && <NewSession onClose={() => setCreating(false)} />}
     </main>

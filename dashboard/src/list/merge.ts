@@ -17,31 +17,38 @@ interface Source {
 }
 
 const PAGE = 50;
+/** Pages of one list that are read for one call, whatever a filter leaves of them. */
+const MOST_PAGES = 10;
 
 /** Several lists, each newest first, read as one: an item is given out only when no list can hold a newer one. */
 export class Merged {
   readonly #sources: Source[];
+  /** What was taken when a page failed: it is given out with the next. */
+  #taken: Item[] = [];
 
   constructor(loads: readonly Load[]) {
     this.#sources = loads.map(load => ({ load, ready: [], cursor: undefined, isDone: false }));
   }
 
   get isDone(): boolean {
-    return this.#sources.every(source => source.isDone && source.ready.length === 0);
+    return this.#taken.length === 0 && this.#sources.every(source => source.isDone && source.ready.length === 0);
   }
 
-  /** The next items, at most so many; fewer only at the end. */
+  /** The next items, at most so many; fewer at the end, or where a filter leaves little of many pages. */
   async take(most: number): Promise<Item[]> {
-    const taken: Item[] = [];
-    while (taken.length < most) {
-      await Promise.all(this.#sources.filter(source => source.ready.length === 0 && !source.isDone).map(fill));
+    for (let pages = 0; this.#taken.length < most; ) {
+      const empty = this.#sources.filter(source => source.ready.length === 0 && !source.isDone);
+      if (empty.length > 0 && pages++ === MOST_PAGES) break;
+      await Promise.all(empty.map(fill));
       const heads = this.#sources.filter(source => source.ready.length > 0);
       // a page without items is no end
       if (this.#sources.some(source => source.ready.length === 0 && !source.isDone)) continue;
       if (heads.length === 0) break;
       const newest = heads.reduce((a, b) => (newestFirst(a.ready[0] as Item, b.ready[0] as Item) <= 0 ? a : b));
-      taken.push(newest.ready.shift() as Item);
+      this.#taken.push(newest.ready.shift() as Item);
     }
+    const taken = this.#taken;
+    this.#taken = [];
     return taken;
   }
 }

@@ -25,12 +25,13 @@ export function useSessions(filters: Filters) {
   }, [client, filters]);
 
   usePoll(
-    async isCurrent => {
+    async signal => {
       if (paged.shown.isLoading) return LIVE_MS;
       const before = paged.shown.items;
-      const newest = await new Merged(loads(client, filters, new AbortController().signal)).take(PAGE).catch(() => undefined);
+      const merged = new Merged(loads(client, filters, signal));
+      const newest = await merged.take(PAGE).catch(() => undefined);
       // who reads anew, or has read on, knows better
-      if (newest && isCurrent() && paged.shown.items === before) paged.change(items => renewed(items, newest));
+      if (newest && !signal.aborted && paged.shown.items === before) paged.change(items => renewed(items, newest, merged.isDone));
       return paged.shown.items.some(item => item.isLive) ? LIVE_MS : IDLE_MS;
     },
     [paged],
@@ -39,13 +40,13 @@ export function useSessions(filters: Filters) {
   return { ...shown, more: paged.more, retry: paged.retry, again: paged.again };
 }
 
-/** What left the filter's view since is gone from the newest page. */
-function renewed(items: readonly Item[], newest: readonly Item[]): Item[] {
-  const oldest = newest.at(-1)?.createdAt ?? '';
+/** What left the filter's view since is gone from the newest page; behind it nothing is known of, unless it is the only one. */
+export function renewed(items: readonly Item[], newest: readonly Item[], isWhole: boolean): Item[] {
+  const oldest = newest.at(-1)?.createdAt;
   const seen = new Set(newest.map(item => item.id));
-  const isWhole = newest.length < PAGE;
+  const isBehind = (item: Item) => !isWhole && (oldest === undefined || item.createdAt <= oldest);
   return refreshed(
-    items.filter(item => seen.has(item.id) || (!isWhole && item.createdAt <= oldest)),
+    items.filter(item => seen.has(item.id) || isBehind(item)),
     newest,
   );
 }

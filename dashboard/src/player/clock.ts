@@ -34,7 +34,8 @@ function timesOf(rows: readonly Row[], turns: readonly Turn[]): number[] {
     // blocks of one text share its time
     let next = i + 1;
     while (row.place !== undefined && rows[next]?.place === row.place) next++;
-    const at = row.at ?? within(row, byTurn.get(row.turn)) ?? last;
+    const told = row.at ?? within(row, byTurn.get(row.turn)) ?? last;
+    const at = Number.isFinite(told) ? told : last;
     const share = row.endAt === undefined ? 0 : Math.max(0, row.endAt - at) / (next - i);
     for (let n = 0; i < next; i++, n++) {
       last = Math.max(last, at + share * n);

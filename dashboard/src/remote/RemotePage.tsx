@@ -1,6 +1,7 @@
 import { useEffect, useRef, useState } from 'react';
 import { Once } from '../api/once';
 import { sentence } from '../api/problem';
+import { Failed } from '../app/Failed';
 import { Confirm } from '../app/Dialog';
 import { Link } from '../app/Link';
 import { useClient } from '../app/signed';
@@ -19,7 +20,7 @@ import { useRemote } from './useRemote';
 /** A session on somebody's machine: what was said, live, and the means to talk to it. */
 export function RemotePage({ id }: { id: string }) {
   const client = useClient();
-  const { session, rows, asked, link, missing, isLoading, look } = useRemote(id);
+  const { session, rows, asked, answered, link, missing, failed, isLoading, look } = useRemote(id);
   const act = useAct(look);
   const once = useRef(new Once()).current;
   const [isStopping, setStopping] = useState(false);
@@ -103,6 +104,7 @@ export function RemotePage({ id }: { id: string }) {
           {sentence(missing)}
         </p>
       )}
+      {session && <Failed error={failed} onRetry={look} />}
       <ConversationView
         rows={rows}
         turns={NO_TURNS}
@@ -110,7 +112,7 @@ export function RemotePage({ id }: { id: string }) {
         isLoading={isLoading}
         isOver={!isLoading}
         banner={asked.map(request => (
-          <Permission key={request.requestId} id={id} request={request} />
+          <Permission key={request.requestId} id={id} request={request} onAnswered={answered} />
         ))}
         footer={session && <Composer session={id} refusal={refusalOf(session.state)} isSpeaking={false} onSend={chat} onStop={undefined} />}
       />
@@ -137,14 +139,17 @@ function refusalOf(state: string): string | undefined {
 }
 
 /** A program that waits for a person's word. */
-function Permission({ id, request }: { id: string; request: PermissionAsked }) {
+function Permission({ id, request, onAnswered }: { id: string; request: PermissionAsked; onAnswered: (requestId: string) => void }) {
   const client = useClient();
   const [isAnswered, setAnswered] = useState(false);
-  const act = useAct(() => setAnswered(true));
+  const act = useAct(() => {
+    setAnswered(true);
+    onAnswered(request.requestId);
+  });
   const once = useRef(new Once()).current;
   const answer = (allow: boolean) => {
     const word = { requestId: request.requestId, allow };
-    void act(() => client.post(`/v1/remote-sessions/${id}/permission`, word, once.keyOf(word)), allow ? 'It is allowed.' : 'It is not allowed.');
+    void act(() => client.post(`/v1/remote-sessions/${id}/permission`, word, once.keyOf(word)), 'The machine is told.');
   };
   if (isAnswered) return null;
   return (

@@ -1,4 +1,3 @@
-import type { Block } from '../api/types';
 import type { Row } from '../conversation/row';
 import { isRecord, MessageRows, words } from './rows';
 
@@ -8,6 +7,8 @@ const MOST_PLAIN = 20_000;
 const MOST_LINE = 1024 * 1024;
 /** Blocks of a turn that is not over: its newest. */
 const MOST_BLOCKS = 2000;
+/** Characters of their lines. */
+const MOST_SAID = 16 * 1024 * 1024;
 /** Turns that wait for being read. */
 const MOST_SETTLED = 5;
 /** Permissions that are asked for at once. */
@@ -22,13 +23,15 @@ export interface PermissionAsked {
 /** What was said of one turn. */
 interface Said {
   no: number;
-  blocks: Block[];
+  blocks: { block: unknown; length: number }[];
+  /** Characters of the blocks' lines. */
+  length: number;
   plain: string;
 }
 
 /** What the program says in turns that are not durable yet: lines that are JSON as content blocks, all others as they are. */
 export class Live {
-  #turn: Said = { no: 0, blocks: [], plain: '' };
+  #turn: Said = { no: 0, blocks: [], length: 0, plain: '' };
   /** Turns that are durable, but not read yet. */
   #settled: Said[] = [];
   #rest = '';
@@ -47,14 +50,17 @@ export class Live {
 
   ask(data: unknown): void {
     const asked = permissionOf(data);
-    if (asked && this.asked.size < MOST_ASKED) this.asked.set(asked.requestId, asked);
+    if (!asked) return;
+    const [oldest] = this.asked.keys();
+    if (this.asked.size >= MOST_ASKED && oldest !== undefined) this.asked.delete(oldest);
+    this.asked.set(asked.requestId, asked);
   }
 
   /** A turn became durable: it is shown until its messages were read, see [`forget`]. */
   settle(): number {
     const { no } = this.#turn;
     this.#settled = [...this.#settled, this.#turn].slice(-MOST_SETTLED);
-    this.#turn = { no: no + 1, blocks: [], plain: '' };
+    this.#turn = { no: no + 1, blocks: [], length: 0, plain: '' };
     this.asked.clear();
     return no;
   }
@@ -68,7 +74,7 @@ export class Live {
     const made = new MessageRows();
     const turn = Number.MAX_SAFE_INTEGER;
     for (const { no, blocks, plain } of [...this.#settled, this.#turn]) {
-      blocks.forEach((block, n) => made.block(block, { key: `live-${no}-${n}`, turn }));
+      blocks.forEach(({ block }, n) => made.block(block, { key: `live-${no}-${n}`, turn }));
       if (plain) made.rows.push({ key: `live-${no}-plain`, turn, kind: 'output', text: plain });
     }
     return made.rows;
@@ -82,8 +88,13 @@ export class Live {
     const content = isRecord(told.message) ? told.message.content : undefined;
     const isUser = told.type === 'user';
     const blocks: readonly unknown[] = typeof content === 'string' ? [{ type: 'text', text: content }] : Array.isArray(content) ? content : [];
-    for (const block of blocks) if (!isUser || (isRecord(block) && block.type === 'tool_result')) this.#turn.blocks.push(block as Block);
-    this.#turn.blocks.splice(0, this.#turn.blocks.length - MOST_BLOCKS);
+    const turn = this.#turn;
+    for (const block of blocks) {
+      if (isUser && !(isRecord(block) && block.type === 'tool_result')) continue;
+      turn.blocks.push({ block, length: line.length });
+      turn.length += line.length;
+    }
+    while (turn.blocks.length > MOST_BLOCKS || turn.length > MOST_SAID) turn.length -= turn.blocks.shift()?.length ?? turn.length;
   }
 
   #say(line: string): void {

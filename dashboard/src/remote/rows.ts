@@ -1,6 +1,7 @@
 import type { Message } from '../api/types';
+import { jsonOf } from '../content/text';
 import { Blocks } from '../conversation/blocks';
-import type { Row, Tool } from '../conversation/row';
+import { type Row, timeOf, type Tool } from '../conversation/row';
 
 export const isRecord = (value: unknown): value is Record<string, unknown> => typeof value === 'object' && value !== null && !Array.isArray(value);
 
@@ -12,8 +13,8 @@ export class MessageRows {
   readonly rows: Row[] = [];
 
   add(message: Message): void {
-    const at = Date.parse(message.at);
-    const base = { turn: message.position, at };
+    const at = timeOf(message.at);
+    const base = { turn: message.position, ...(at === undefined ? {} : { at }) };
     const place = (n: number) => `${message.position}.${n}`;
     if (message.role === 'user') {
       this.rows.push({ ...base, key: message.id, place: place(0), kind: 'prompt', text: words(message.content) });
@@ -76,8 +77,8 @@ export class MessageRows {
 /** The words of a result, which may be blocks themselves. */
 export function words(content: unknown): string {
   if (typeof content === 'string') return content;
-  if (Array.isArray(content)) return content.map(part => (typeof part?.text === 'string' ? part.text : JSON.stringify(part))).join('\n');
-  return JSON.stringify(content) ?? '';
+  if (Array.isArray(content)) return content.map(part => (typeof part?.text === 'string' ? part.text : jsonOf(part))).join('\n');
+  return jsonOf(content);
 }
 
 const ENDS_WELL = new Set(['result', 'process_exit']);

@@ -25,6 +25,10 @@ export interface Remote {
   asked: readonly PermissionAsked[];
   link: Link;
   missing: Problem | undefined;
+  /** Why messages are missing. */
+  failed: unknown;
+  /** A permission was given or not. */
+  answered: (requestId: string) => void;
   isLoading: boolean;
   look: () => void;
 }
@@ -33,6 +37,7 @@ export function useRemote(id: string): Remote {
   const client = useClient();
   const [session, setSession] = useState<RemoteSession>();
   const [missing, setMissing] = useState<Problem>();
+  const [failed, setFailed] = useState<unknown>();
   const [messages, setMessages] = useState<readonly Message[]>([]);
   const [isLoading, setLoading] = useState(true);
   const [link, setLink] = useState<Link>('opening');
@@ -43,6 +48,7 @@ export function useRemote(id: string): Remote {
   const durable = useRef<number | undefined>(undefined);
   const next = useRef<number | undefined>(undefined);
   const reading = useRef<Promise<void> | undefined>(undefined);
+  const waiting = useRef<Promise<void> | undefined>(undefined);
   const isGone = useRef(false);
   useEffect(() => {
     isGone.current = false;
@@ -52,10 +58,13 @@ export function useRemote(id: string): Remote {
   }, []);
 
   /** Messages behind those that are there; one reader at a time, and once more for who came meanwhile. */
-  const read = useCallback(async () => {
+  const read = useCallback(() => {
+    // who waits reads what anybody came for
+    if (waiting.current) return waiting.current;
     const before = reading.current;
     const run = async () => {
       await before;
+      waiting.current = undefined;
       const settled = durable.current;
       // what was live gives way in the moment in which its messages come
       const giveWay = () => {
@@ -77,24 +86,32 @@ export function useRemote(id: string): Remote {
       setLoading(false);
     };
     const now = run();
-    reading.current = now.catch(() => {});
+    waiting.current = now;
+    reading.current = now.then(
+      () => setFailed(undefined),
+      error => setFailed(error),
+    );
     return now;
   }, [client, id, live]);
 
   const counted = useRef(-1);
-  usePoll(async isCurrent => {
+  usePoll(async signal => {
     try {
       const told = await client.remote(id);
-      if (!isCurrent()) return undefined;
+      if (signal.aborted) return undefined;
+      setMissing(undefined);
       setSession(told);
       if (told.counters.messages !== counted.current) {
-        await read();
-        counted.current = told.counters.messages;
+        const isRead = await read().then(
+          () => true,
+          () => false,
+        );
+        if (isRead) counted.current = told.counters.messages;
       }
       return isLive(told.state) ? LIVE_MS : IDLE_MS;
     } catch (error) {
       if (!(error instanceof Refusal)) return LIVE_MS;
-      if (isCurrent()) setMissing(error);
+      if (!signal.aborted) setMissing(error);
       return error.status < 500 && error.status !== 429 ? undefined : IDLE_MS;
     }
   }, [client, id, round, read]);
@@ -106,6 +123,14 @@ export function useRemote(id: string): Remote {
     if (!isKnown) return;
     const ends = new AbortController();
     let drawing: ReturnType<typeof setTimeout> | undefined;
+    let looking: ReturnType<typeof setTimeout> | undefined;
+    // a replay has hundreds
+    const lookSoon = () => {
+      looking ??= setTimeout(() => {
+        looking = undefined;
+        setRound(n => n + 1);
+      }, DRAW_MS);
+    };
     const draw = () => {
       drawing ??= setTimeout(() => {
         drawing = undefined;
@@ -119,13 +144,14 @@ export function useRemote(id: string): Remote {
       else if (type === 'turn-durable') {
         durable.current = live.settle();
         void read().catch(() => {});
-      } else if (type === 'state') setRound(n => n + 1);
+      } else if (type === 'state') lookSoon();
       draw();
     };
     void follow(client, id, start, tell, setLink, ends.signal);
     return () => {
       ends.abort();
       clearTimeout(drawing);
+      clearTimeout(looking);
     };
   }, [client, id, isKnown, live, read]);
 
@@ -137,5 +163,12 @@ export function useRemote(id: string): Remote {
   const isOver = session !== undefined && !isLive(session.state);
   const rows = useMemo(() => (isOver ? told : [...told, ...live.rows()]), [told, live, drawn, isOver]);
   const asked = useMemo(() => (isOver ? [] : [...live.asked.values()]), [live, drawn, isOver]);
-  return { session, rows, asked, link, missing, isLoading, look: useCallback(() => setRound(n => n + 1), []) };
+  const answered = useCallback(
+    (requestId: string) => {
+      live.asked.delete(requestId);
+      setDrawn(n => n + 1);
+    },
+    [live],
+  );
+  return { session, rows, asked, answered, link, missing, failed, isLoading, look: useCallback(() => setRound(n => n + 1), []) };
 }
