@@ -5,6 +5,7 @@ mod packages;
 
 use std::io::Write;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use bex_api::config::{
     Config, ConfigFault, EXIT_USAGE, FileArgs, ImportArgs, MigrateArgs, ServeArgs, import_database,
@@ -130,6 +131,9 @@ fn run(work: impl Future<Output = anyhow::Result<()>>) -> ExitCode {
     run_to_code(async { work.await.map(|()| ExitCode::SUCCESS) })
 }
 
+/// For what still runs when all is over.
+const LEFT_OVER: Duration = Duration::from_secs(1);
+
 fn run_to_code(work: impl Future<Output = anyhow::Result<ExitCode>>) -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -141,11 +145,14 @@ fn run_to_code(work: impl Future<Output = anyhow::Result<ExitCode>>) -> ExitCode
             return ExitCode::FAILURE;
         }
     };
-    match runtime.block_on(work) {
+    let code = match runtime.block_on(work) {
         Ok(code) => code,
         Err(error) => {
             tracing::error!(error = format!("{error:#}"), "stopped");
             ExitCode::FAILURE
         }
-    }
+    };
+    // what nobody waits for any more may be in the middle of something long
+    runtime.shutdown_timeout(LEFT_OVER);
+    code
 }

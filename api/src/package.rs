@@ -50,7 +50,7 @@ use builder::{Workbench, milliseconds};
 /// Days an object lives after somebody last asked for it.
 pub const EXPIRY_DAYS: u32 = 7;
 /// For the upload in all: with the build less than a caller waits.
-const UPLOAD: Duration = Duration::from_secs(10);
+const UPLOAD: Duration = Duration::from_secs(8);
 
 /// Makes packages and puts them where they can be fetched.
 pub struct Packager {

@@ -130,7 +130,8 @@ pub fn is_tokens(mut value: &[u8]) -> bool {
         value = &value[end..];
         any = true;
     }
-    if value.is_empty() {
+    // the end of a sentence is no part of what was taken out
+    if value.is_empty() || value == b"." {
         return any;
     }
     if !value.starts_with(TOKEN_START.as_bytes()) {
@@ -192,17 +193,30 @@ pub fn looks_assigned(how: Sensitivity, value: &[u8], style: Style) -> bool {
 /// A path, an address without a password, a file name.
 fn is_reference(value: &[u8]) -> bool {
     let word = |b: &u8| b.is_ascii_alphanumeric() || b"_-".contains(b);
-    value.starts_with(b"/")
+    let stem = value.split(|b| *b == b'.').next().unwrap_or_default();
+    (value.starts_with(b"/") && !is_base64_key(value))
         || value.starts_with(b"./")
         || value.starts_with(b"http://")
         || value.starts_with(b"https://")
         || (value.contains(&b' '))
         || (value.iter().all(|b| word(b) || *b == b'.')
             && value.split(|b| *b == b'.').count() == 2
+            && !(is_mixed(stem) && has_inner_capital(stem))
             && value
                 .rsplit(|b| *b == b'.')
                 .next()
                 .is_some_and(|e| e.len() <= 4 && e.iter().all(u8::is_ascii_lowercase)))
+}
+
+/// A key that begins like a path: no path is of these letters alone and of all their kinds.
+fn is_base64_key(value: &[u8]) -> bool {
+    value.len() >= 32
+        && value
+            .iter()
+            .all(|b| b.is_ascii_alphanumeric() || b"+/=".contains(b))
+        && has_digit(value)
+        && value.iter().any(u8::is_ascii_uppercase)
+        && value.iter().any(u8::is_ascii_lowercase)
 }
 
 /// What code has on the right side of an assignment: a path, a call, a type, a name of several words.

@@ -62,6 +62,11 @@ impl Scan {
         left.is_some()
     }
 
+    /// Decoded bytes that may still be looked at.
+    pub fn left(&self) -> usize {
+        self.budget
+    }
+
     /// For each rule how far the text is passed; the memory is used again.
     pub fn passed(&mut self, rules: usize) -> Vec<usize> {
         let mut passed = std::mem::take(&mut self.passed);

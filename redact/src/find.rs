@@ -14,6 +14,9 @@ use crate::{Class, keys, pem, token};
 /// So much of a rejected find is looked at again.
 pub(crate) const REJECTED: usize = 64;
 
+/// Of a URL more is not looked at for the host behind a password.
+const AUTHORITY: usize = 256;
+
 /// Less than that behind a token is no find.
 const MIN_FIND: usize = 3;
 /// Finds before the last that are asked whether they are the same.
@@ -147,7 +150,8 @@ fn matched(rule: &Rule, text: &[u8], start: usize) -> Option<Found> {
         false => (rule.pattern.find(window)?.range(), false),
     };
     let cut = span.end == window.len()
-        || (matches!(rule.check, Check::Assignment | Check::Tokenish) && span.len() >= 60);
+        || (matches!(rule.check, Check::Assignment | Check::Tokenish) && span.len() >= 60)
+        || (rule.check == Check::Digit && span.len() >= 256);
     let span = start + span.start..start + span.end;
     let style = match quoted {
         true if text[..span.start].ends_with(b"\"") => Style::Json,
@@ -177,7 +181,23 @@ fn accepted(rule: &Rule, text: &[u8], start: usize, found: &Found) -> Option<Ran
         Check::Pem => return Some(pem::from_first_line(text, start, span.end)),
         Check::PemRest => return pem::before_last_line(text, start, span.end),
     };
-    fits.then(|| span.start..grown(rule, text, found))
+    let end = || match rule.check {
+        Check::UrlPassword => password_end(text, span.end),
+        _ => grown(rule, text, found),
+    };
+    fits.then(|| span.start..end())
+}
+
+/// Where the password of a URL ends: at the last `@` before its path.
+fn password_end(text: &[u8], end: usize) -> usize {
+    let authority = text[end..].iter().take(AUTHORITY);
+    let authority =
+        authority.take_while(|b| !b.is_ascii_whitespace() && !b"/?#\"'<>\\`".contains(b));
+    authority
+        .enumerate()
+        .filter(|(_, b)| **b == b'@')
+        .last()
+        .map_or(end, |(at, _)| end + at)
 }
 
 /// Where a find ends.
@@ -188,6 +208,9 @@ fn grown(rule: &Rule, text: &[u8], found: &Found) -> usize {
         let rest = text[end..].iter();
         end += if quoted {
             rest.take_while(|b| !b"\"'`\\\r\n".contains(b)).count()
+        } else if rule.check == Check::Digit {
+            // a header goes on to the end of its line
+            rest.take_while(|b| !b"\"'\\\r\n<>".contains(b)).count()
         } else if rule.check == Check::Assignment {
             rest.take_while(|b| !b.is_ascii_whitespace() && !b"\"'`\\,;&|<>(){}[]".contains(b))
                 .count()

@@ -10,6 +10,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
+use crate::decode::View;
 use crate::hit::Hit;
 use crate::join::{Fields, RunKey, Step, body_of, step};
 use crate::json;
@@ -216,17 +217,24 @@ impl Run {
         text: impl Fn(usize) -> &'t [u8],
     ) -> Vec<(usize, Hit)> {
         let mut spread = Vec::new();
+        // finds are in order: each piece is read once
+        let mut read: Option<(usize, View<'t>)> = None;
         for hit in hits {
             let mut with = json::encode(&hit.with);
             let first = self.pieces.partition_point(|p| p.start <= hit.span.start) - 1;
-            let pieces = self.pieces.iter().skip(first);
-            for piece in pieces.take_while(|p| p.start < hit.span.end) {
+            let pieces = self.pieces.iter().enumerate().skip(first);
+            for (number, piece) in pieces.take_while(|(_, p)| p.start < hit.span.end) {
                 let local = hit.span.start.max(piece.start) - piece.start
                     ..hit.span.end.min(piece.start + piece.length) - piece.start;
                 if local.is_empty() {
                     continue;
                 }
-                let origin = json::decode(&text(piece.text)[piece.body.clone()]).origin(local);
+                let view = match read.take() {
+                    Some((of, view)) if of == number => view,
+                    _ => json::decode(&text(piece.text)[piece.body.clone()]),
+                };
+                let origin = view.origin(local);
+                read = Some((number, view));
                 let hit = Hit {
                     span: origin.start + piece.body.start..origin.end + piece.body.start,
                     with: std::mem::take(&mut with),

@@ -97,7 +97,16 @@ pub const PAIRS: [(&str, &str); 3] = [
 ];
 
 /// What may stand behind the telling end of a name.
-pub const NAME_TAILS: [&str; 8] = [
+pub const NAME_TAILS: [&str; 17] = [
+    "production",
+    "prod",
+    "staging",
+    "stage",
+    "dev",
+    "ci",
+    "current",
+    "new",
+    "old",
     "value",
     "base64",
     "b64",

@@ -5,8 +5,8 @@ use std::ops::Range;
 use memchr::memrchr;
 
 use crate::bounds::{
-    MAX_RANDOM, MIN_BASE64, MIN_HEX, MIN_RANDOM, MIN_WRAPPED, RANDOM_CHANGES, RANDOM_ENTROPY,
-    RANDOM_PIECE,
+    MAX_RANDOM, MAX_UNPACKED, MIN_BASE64, MIN_HEX, MIN_RANDOM, MIN_WRAPPED, RANDOM_CHANGES,
+    RANDOM_ENTROPY, RANDOM_PIECE,
 };
 use crate::checks;
 use crate::decode::packed::{self, Inflated};
@@ -185,7 +185,7 @@ impl Redactor {
         hits: &mut Vec<Hit>,
     ) {
         let inflated = if self.stages.runs(Stage::Gzip) {
-            packed::inflate(bytes)
+            packed::inflate(bytes, MAX_UNPACKED.min(scan.left()))
         } else {
             Inflated::No
         };
@@ -193,6 +193,8 @@ impl Redactor {
             Inflated::No => bytes,
             Inflated::Whole(out) => out,
             Inflated::TooMuch => {
+                // what was unpacked in vain cost as much
+                scan.spend(MAX_UNPACKED);
                 hits.push(unresolved(span.clone()));
                 return;
             }

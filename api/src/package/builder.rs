@@ -58,7 +58,7 @@ impl Default for Bounds {
     fn default() -> Self {
         Self {
             bytes: 256 * 1024 * 1024,
-            time: Duration::from_secs(25),
+            time: Duration::from_secs(22),
         }
     }
 }

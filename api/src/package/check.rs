@@ -10,7 +10,7 @@ use serde::de::IgnoredAny;
 use tokio_util::sync::CancellationToken;
 
 use super::PackageFault;
-use super::document::{MAX_LINE, alone};
+use super::document::{MAX_WRITTEN, alone};
 
 /// The id of what is not built as a package is.
 const STRUCTURE: &str = "package-structure";
@@ -30,14 +30,18 @@ pub(super) fn check(
             return Err(PackageFault::TooSlow);
         }
         line.clear();
-        // a redacted line may be a little longer than it was
+        // with its comma and its end
         let read = (&mut reader)
-            .take(2 * MAX_LINE as u64)
+            .take(MAX_WRITTEN as u64 + 2)
             .read_until(b'\n', &mut line);
         if read.map_err(PackageFault::Spool)? == 0 {
             break;
         }
         let _alone = alone(line.len());
+        // others may have taken long
+        if given_up.is_cancelled() {
+            return Err(PackageFault::TooSlow);
+        }
         let looked = if over {
             Err(structure())
         } else {

@@ -26,6 +26,8 @@ use super::{PackageFault, Workbench};
 
 /// Bytes of one line: the text of one turn stands in it twice. Whoever reads a package holds a line of it.
 pub(super) const MAX_LINE: usize = 32 * 1024 * 1024;
+/// Bytes of one line as it is written.
+pub(super) const MAX_WRITTEN: usize = 2 * MAX_LINE;
 /// Lines that are longer are worked on one at a time in this process: each is held several times over then.
 const LONG_LINE: usize = 4 * 1024 * 1024;
 
@@ -65,6 +67,10 @@ impl Lines {
     }
 
     fn line(&mut self, text: &[u8]) -> Result<(), PackageFault> {
+        // whoever reads it again holds no more; tokens may be longer than what they stand for
+        if text.len() > MAX_WRITTEN {
+            return Err(PackageFault::TooLarge);
+        }
         self.begin()?;
         self.count += 1;
         self.spool.write(text)
@@ -78,6 +84,10 @@ impl Lines {
             return Err(PackageFault::TooLarge);
         }
         let _alone = alone(value.len());
+        // others may have taken long
+        if self.given_up.is_cancelled() {
+            return Err(PackageFault::TooSlow);
+        }
         let value = on_one_line(value);
         match key {
             None => {

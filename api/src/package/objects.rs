@@ -24,6 +24,9 @@ const LONGEST: Duration = Duration::from_secs(300);
 /// A URL that is good for less is of no use: it ends while it is on its way.
 const SHORTEST: Duration = Duration::from_secs(10);
 
+/// For one round over a directory; a hung one must not keep what comes after it.
+const SWEEP: Duration = Duration::from_secs(120);
+
 /// How long URLs are good: the configuration may only shorten it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UrlTtl(Duration);
@@ -142,7 +145,9 @@ impl Objects {
     /// Removes what nobody asked for in so many days; how many. A bucket does that by itself.
     pub(super) async fn sweep(&self, days: u32) -> Result<u64, ObjectFault> {
         match self {
-            Self::Local(local) => local.sweep(days).await,
+            Self::Local(local) => timeout(SWEEP, local.sweep(days))
+                .await
+                .map_err(|_| ObjectFault::TooSlow)?,
             Self::S3(_) => Ok(0),
         }
     }

@@ -9,7 +9,6 @@ use base64::engine::GeneralPurpose;
 use flate2::read::{MultiGzDecoder, ZlibDecoder};
 use memchr::memchr2;
 
-use crate::bounds::MAX_UNPACKED;
 use crate::checks::LENIENT;
 
 const ENGINE: GeneralPurpose = GeneralPurpose::new(&alphabet::STANDARD, LENIENT);
@@ -135,12 +134,12 @@ pub enum Inflated {
     No,
     /// This; of a cut stream what there is.
     Whole(Vec<u8>),
-    /// More than [`MAX_UNPACKED`].
+    /// More than was allowed.
     TooMuch,
 }
 
 /// Unpacks gzip and zlib.
-pub fn inflate(bytes: &[u8]) -> Inflated {
+pub fn inflate(bytes: &[u8], limit: usize) -> Inflated {
     if !is_compressed(bytes) {
         return Inflated::No;
     }
@@ -151,10 +150,10 @@ pub fn inflate(bytes: &[u8]) -> Inflated {
     };
     let mut out = Vec::new();
     // an error at the end of what was cut leaves what came before
-    let _ = source.take(MAX_UNPACKED as u64 + 1).read_to_end(&mut out);
+    let _ = source.take(limit as u64 + 1).read_to_end(&mut out);
     match out.len() {
         0 => Inflated::No,
-        length if length > MAX_UNPACKED => Inflated::TooMuch,
+        length if length > limit => Inflated::TooMuch,
         _ => Inflated::Whole(out),
     }
 }
@@ -164,6 +163,7 @@ mod tests {
     use std::io::Write;
 
     use super::*;
+    use crate::bounds::MAX_UNPACKED;
 
     #[test]
     fn runs_are_read_at_any_alignment_and_in_any_alphabet() {
@@ -192,12 +192,14 @@ mod tests {
             out.finish().unwrap()
         };
         let small = pack(b"abcabc");
-        assert!(matches!(inflate(&small), Inflated::Whole(t) if t == b"abcabc"));
-        assert!(matches!(inflate(&small[..small.len() - 6]), Inflated::Whole(t) if t == b"abcabc"));
+        assert!(matches!(inflate(&small, MAX_UNPACKED), Inflated::Whole(t) if t == b"abcabc"));
+        assert!(
+            matches!(inflate(&small[..small.len() - 6], MAX_UNPACKED), Inflated::Whole(t) if t == b"abcabc")
+        );
         assert!(matches!(
-            inflate(&pack(&vec![0; MAX_UNPACKED + 1])),
+            inflate(&pack(&vec![0; MAX_UNPACKED + 1]), MAX_UNPACKED),
             Inflated::TooMuch
         ));
-        assert!(matches!(inflate(b"plain"), Inflated::No));
+        assert!(matches!(inflate(b"plain", MAX_UNPACKED), Inflated::No));
     }
 }

@@ -142,11 +142,13 @@ impl<'g> Look<'g> {
     /// Looks at what a chain says.
     pub fn unpacked(&mut self, bytes: &[u8]) {
         let inflated = if self.runs(Stage::Gzip) {
-            unpack::inflated(bytes, MAX_UNPACKED)
+            unpack::inflated(bytes, MAX_UNPACKED.min(self.left))
         } else {
             Ok(None)
         };
         let Ok(inflated) = inflated else {
+            // what was unpacked in vain cost as much
+            self.left = self.left.saturating_sub(MAX_UNPACKED);
             return self.find("gate-bytes");
         };
         let bytes = inflated.as_deref().unwrap_or(bytes);

@@ -30,7 +30,7 @@ static TEMPLATE: LazyLock<Regex> = LazyLock::new(|| {
 /// Tokens that a redactor put there, and nothing else; the last one's bracket may stand behind what a pattern took.
 static REDACTED: LazyLock<Regex> = LazyLock::new(|| {
     constant(
-        r"(?-u)^(?:\[redacted:[a-z0-9-]{1,63}(?::[0-9A-Fa-f]{4})?\])*\[redacted:[a-z0-9-]{1,63}(?::[0-9A-Fa-f]{4})?\]?$",
+        r"(?-u)^(?:\[redacted:[a-z0-9-]{1,63}(?::[0-9A-Fa-f]{4})?\])*\[redacted:[a-z0-9-]{1,63}(?::[0-9A-Fa-f]{4})?(?:\]\.?)?$",
     )
 });
 /// One at the start.
@@ -157,11 +157,11 @@ pub(super) fn is_secret(kind: Kind, value: &[u8], place: Place) -> bool {
             value.len() >= if odd { 5 } else { 8 } && !is_of_code(value, &made)
         }
         (Kind::Sure, Place::Quotes) => {
-            one_word && value.len() >= if odd { 5 } else { 8 } && !PLACES.is_match(value)
+            one_word && value.len() >= if odd { 5 } else { 8 } && !is_place(value)
         }
         (Kind::Sure, _) => odd && value.len() >= 6 && !is_of_code(value, &made),
         (Kind::Likely, Place::Json | Place::Quotes) => {
-            one_word && odd && value.len() >= 8 && !PLACES.is_match(value)
+            one_word && odd && value.len() >= 8 && !is_place(value)
         }
         (Kind::Likely, _) => made.mixed() && value.len() >= 8 && !is_of_code(value, &made),
         (Kind::Perhaps, _) => {
@@ -175,6 +175,20 @@ pub(super) fn is_secret(kind: Kind, value: &[u8], place: Place) -> bool {
     }
 }
 
+/// A path, an address, several words, or a file. Long random letters with a slash in front are none, nor are they with a point in them.
+fn is_place(value: &[u8]) -> bool {
+    let small = value.iter().any(u8::is_ascii_lowercase);
+    let large = value.iter().any(u8::is_ascii_uppercase);
+    let digits = value.iter().any(u8::is_ascii_digit);
+    let of_key = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'/' | b'+' | b'=');
+    let key = value.len() > 31 && small && large && digits && value.iter().all(of_key);
+    let name = made(value.split(|b| *b == b'.').next().unwrap_or(value));
+    let odd_name =
+        name.mixed() && name.humps > 0 && value.contains(&b'.') && !value.contains(&b'/');
+    let spaced = value.contains(&b' ');
+    PLACES.is_match(value) && !(key || odd_name && !spaced)
+}
+
 /// What code has on the right side: a path, a call, a type, a name of several words.
 fn is_of_code(value: &[u8], made: &Made) -> bool {
     let value = match value {
@@ -185,7 +199,7 @@ fn is_of_code(value: &[u8], made: &Made) -> bool {
     if TYPES
         .iter()
         .any(|t| t.as_bytes().eq_ignore_ascii_case(value))
-        || PLACES.is_match(value)
+        || is_place(value)
     {
         return true;
     }

@@ -6,6 +6,7 @@ mod clean;
 mod cli;
 mod encodings;
 mod gate;
+mod hostile;
 mod independence;
 mod joining;
 mod live;

@@ -180,16 +180,27 @@ fn beside(path: &Path) -> io::Result<NamedTempFile> {
     };
     let mut tries = (1..MAKINGS).map(|_| made());
     tries
-        .find(|made| !matches!(made, Err(error) if error.kind() == io::ErrorKind::NotFound))
+        .find(|made| !matches!(made, Err(error) if is_taken_away(error)))
         .unwrap_or_else(made)
 }
 
+/// A directory that goes between two looks at it is said to be there already, or not to be there.
+fn is_taken_away(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists
+    )
+}
+
 /// Removes files that are older, and directories that are empty then. Other replicas do the same at the same time: what is gone meanwhile
-/// is no fault.
+/// is no fault. What fails is told at the end, and keeps nothing else.
 fn sweep(dir: &Path, older_than: SystemTime) -> io::Result<u64> {
     let mut removed = 0;
+    let mut failed = None;
     for workspace in fs::read_dir(dir)? {
-        let workspace = workspace?;
+        let Some(workspace) = passed(workspace, &mut failed) else {
+            continue;
+        };
         // whatever else lies here is not ours
         if !workspace
             .file_name()
@@ -198,18 +209,27 @@ fn sweep(dir: &Path, older_than: SystemTime) -> io::Result<u64> {
         {
             continue;
         }
-        for of in listed(&workspace.path())? {
-            for object in listed(&of)? {
-                if removed < SWEEP && remove_older(&object, older_than)? {
-                    removed += 1;
-                }
+        let mut remove = |object: &Path| -> io::Result<()> {
+            if removed < SWEEP && remove_older(object, older_than)? {
+                removed += 1;
+            }
+            Ok(())
+        };
+        for of in passed(listed(&workspace.path()), &mut failed).unwrap_or_default() {
+            for object in passed(listed(&of), &mut failed).unwrap_or_default() {
+                passed(remove(&object), &mut failed);
             }
             // one that is not empty stays
             let _ = fs::remove_dir(&of);
         }
         let _ = fs::remove_dir(workspace.path());
     }
-    Ok(removed)
+    failed.map_or(Ok(removed), Err)
+}
+
+/// What came of one step; the first that failed is kept.
+fn passed<T>(step: io::Result<T>, failed: &mut Option<io::Error>) -> Option<T> {
+    step.map_err(|error| failed.get_or_insert(error)).ok()
 }
 
 /// What lies in a directory; nothing, when it is gone.
@@ -411,6 +431,23 @@ mod tests {
             "{removed:?}"
         );
         assert_eq!(fs::read_dir(dir.path()).expect("it lists").count(), 0);
+    }
+
+    #[test]
+    fn what_cannot_be_removed_keeps_nothing_else() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let of = dir.path().join(format!("{KEY_PREFIX}a/run-1"));
+        fs::create_dir_all(of.join("no-object")).expect("it is made");
+        fs::write(dir.path().join(format!("{KEY_PREFIX}file")), "x").expect("it is written");
+        let other = dir.path().join(format!("{KEY_PREFIX}z/run-1"));
+        fs::create_dir_all(&other).expect("it is made");
+        fs::write(other.join("pkg-a.json"), "x").expect("it is written");
+        let later = SystemTime::now() + Duration::from_secs(60);
+        assert!(
+            sweep(dir.path(), later).is_err(),
+            "somebody must look at it"
+        );
+        assert!(!other.exists(), "and what is behind it is gone");
     }
 
     #[test]
