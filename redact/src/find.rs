@@ -183,9 +183,32 @@ fn accepted(rule: &Rule, text: &[u8], start: usize, found: &Found) -> Option<Ran
     };
     let end = || match rule.check {
         Check::UrlPassword => password_end(text, span.end),
+        Check::Assignment
+            if found.style == Style::Tight && is_variable(text, start, span.start) =>
+        {
+            // in a file of variables a value goes on to the end of its word
+            let rest = text[span.end..].iter();
+            span.end
+                + rest
+                    .take_while(|b| !b.is_ascii_whitespace() && !b"\"'`\\".contains(b))
+                    .count()
+        }
         _ => grown(rule, text, found),
     };
     fits.then(|| span.start..end())
+}
+
+/// Whether `start` is in the name of a variable that begins its line, with nothing but `=` and quotes up to its value.
+fn is_variable(text: &[u8], start: usize, value: usize) -> bool {
+    let of_name = |b: &u8| b.is_ascii_uppercase() || b.is_ascii_digit() || *b == b'_';
+    let before = text[..start].iter().rev().take(48);
+    let before = before.take_while(|b| of_name(b)).count();
+    let after = text[start..value].iter().take_while(|b| of_name(b)).count();
+    let line = &text[..start - before];
+    let line = line.strip_suffix(b"export ").unwrap_or(line);
+    let begins = line.last().is_none_or(|b| matches!(b, b'\n' | b'\r'));
+    let gap = &text[start + after..value];
+    begins && gap.first() == Some(&b'=') && gap[1..].iter().all(|b| b"\"'".contains(b))
 }
 
 /// Where the password of a URL ends: at the last `@` before its path.
@@ -262,6 +285,14 @@ fn is_assigned(text: &[u8], start: usize, value: &Range<usize>, style: Style) ->
         && text[start - before - 1] == b'"'
         && text.get(start + after) == Some(&b'"');
     let gap = &text[start + after..value.start];
+    // a password of several words
+    let words = &text[value.clone()];
+    if how == keys::Sensitivity::Secret
+        && words.contains(&b' ')
+        && is_variable(text, start, value.start)
+    {
+        return words.len() >= 8 && checks::is_mixed(words) && !checks::is_placeholder(words);
+    }
     let style = match style {
         Style::Json if quoted && gap.contains(&b':') => Style::Json,
         Style::Json => Style::Quoted,

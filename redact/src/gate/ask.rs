@@ -136,6 +136,18 @@ fn is_of_name(byte: &u8) -> bool {
     byte.is_ascii_alphanumeric() || b"_.-".contains(byte)
 }
 
+/// Whether a name is a variable's at the beginning of its line, and its value stands right behind it.
+fn is_variable(text: &[u8], first: usize, last: usize, between: &[u8]) -> bool {
+    let capitals = text[first..last]
+        .iter()
+        .all(|b| matches!(b, b'A'..=b'Z' | b'0'..=b'9' | b'_'));
+    let ahead = text[..first]
+        .strip_suffix(b"export ")
+        .unwrap_or(&text[..first]);
+    let begins = ahead.is_empty() || ahead.ends_with(b"\n") || ahead.ends_with(b"\r");
+    capitals && begins && matches!(between, b"=" | b"=\"" | b"='")
+}
+
 /// Whether a value stands behind the name of a secret that `at` is within.
 fn is_assigned(text: &[u8], at: usize, value: &Range<usize>, quoted: bool) -> bool {
     let ahead = &text[at.saturating_sub(48)..at];
@@ -145,6 +157,10 @@ fn is_assigned(text: &[u8], at: usize, value: &Range<usize>, quoted: bool) -> bo
         return false;
     };
     let (between, value) = (&text[last..value.start], &text[value.clone()]);
+    // of several words, behind a variable that begins its line
+    if kind == Kind::Sure && value.contains(&b' ') && is_variable(text, first, last, between) {
+        return value.len() >= 8 && values::made(value).mixed() && !values::is_no_value(value);
+    }
     if matches!(between, b" is " | b" is: ") {
         // in a sentence
         return values::made(value).mixed()

@@ -50,6 +50,14 @@ fn nothing_of_a_secret_stays_behind_it_or_before_it() {
             vec!["hunter2LEAK"],
         ),
         (
+            "# of the service\nDB_PASSWORD=hunter2&LEAK9;xyz(1)\nDB_HOST=db\n".to_owned(),
+            vec!["hunter2", "LEAK9", "xyz(1)"],
+        ),
+        (
+            "export DB_PASSWORD=\"correct horse LEAK 9x\"\nDB_HOST='a b'\n".to_owned(),
+            vec!["correct", "LEAK"],
+        ),
+        (
             r#"{"passwordProd":"hunter2LEAK"}"#.to_owned(),
             vec!["hunter2LEAK"],
         ),
@@ -84,6 +92,8 @@ fn paths_and_files_are_no_secrets() {
         "key_file = /etc/ssl/private/service.pem",
         "TOKEN_PATH=/var/run/secrets/kubernetes.io/serviceaccount/token",
         "password_file: config2.yaml",
+        "DB_HOST='a b 1'\nGREETING=\"hello 2 you\"\n",
+        "const hint = password ? \"enter 8 of them\" : none",
         "https://acme.io:8080/a@b",
         "visit https://acme.io/@ada/posts",
     ] {
