@@ -86,7 +86,19 @@ impl Redactor {
                         if hits[recent..].iter().any(|hit| hit.covers(&span, at)) {
                             continue;
                         }
-                        hits.push(self.hit(span.clone(), at, &rule.id, rule.class, &text[span]));
+                        // the same again has the same token
+                        let same = hits[first..].last().filter(|before| {
+                            before.rank == at && text[before.span.clone()] == text[span.clone()]
+                        });
+                        let hit = match same {
+                            Some(before) => Hit {
+                                with: before.with.clone(),
+                                span,
+                                ..*before
+                            },
+                            None => self.hit(span.clone(), at, &rule.id, rule.class, &text[span]),
+                        };
+                        hits.push(hit);
                     }
                     None => passed[at] = passed[at].max(rejected_until(rule, text, &found)),
                 },
